@@ -1,0 +1,11 @@
+module github.com/fencelock/fencelock
+
+go 1.25.0
+
+require (
+	github.com/cespare/xxhash/v2 v2.2.0 // indirect
+	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
+	github.com/redis/go-redis/v9 v9.7.3 // indirect
+	github.com/stretchr/testify v1.10.0 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
+)
