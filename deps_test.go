@@ -1,0 +1,153 @@
+package fencelock_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/fencelock/fencelock"
+
+// client is the module that a backend imports, and those that it brings along.
+type client struct {
+	module string
+	brings []string
+}
+
+var goRedis = client{
+	module: "github.com/redis/go-redis/v9",
+	brings: []string{"github.com/cespare/xxhash/v2", "github.com/dgryski/go-rendezvous"},
+}
+
+// backends says which client each imports, if any: whoever imports one backend
+// must get nothing of another's.
+var backends = map[string]client{
+	"mem":     {},
+	"redis":   goRedis,
+	"redlock": goRedis,
+}
+
+type listed struct {
+	ImportPath string
+	Standard   bool
+	Module     *struct{ Path string }
+	Deps       []string
+}
+
+// within returns a package's path below the module's root, "." for the root
+// itself, and "" for a package of another module.
+func (p listed) within() string {
+	switch rest, ours := strings.CutPrefix(p.ImportPath, module+"/"); {
+	case ours:
+		return rest
+	case p.ImportPath == module:
+		return "."
+	}
+	return ""
+}
+
+// list returns all packages of this module and what they need to be built
+// (tests not counted), by import path.
+func list(t *testing.T) map[string]listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Module,Deps", "./...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	packages := map[string]listed{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages[p.ImportPath] = p
+	}
+}
+
+// needs splits what a package needs, beyond the standard library, into our own
+// packages and other people's modules.
+func needs(t *testing.T, packages map[string]listed, path string) (own, modules []string) {
+	t.Helper()
+	p, ok := packages[path]
+	if !ok {
+		t.Fatalf("there is no package %s", path)
+	}
+	for _, d := range p.Deps {
+		switch dep := packages[d]; {
+		case dep.within() != "":
+			own = append(own, dep.within())
+		case !dep.Standard && dep.Module != nil && !slices.Contains(modules, dep.Module.Path):
+			modules = append(modules, dep.Module.Path)
+		}
+	}
+	return own, modules
+}
+
+// surplus returns what of got is not in allowed.
+func surplus(got []string, allowed ...string) []string {
+	return slices.DeleteFunc(slices.Clone(got), func(s string) bool { return slices.Contains(allowed, s) })
+}
+
+// Arrows only go down: what stands below the backends imports the standard
+// library and, of ours, only what stands below it.
+func TestFoundationsImportStdOnly(t *testing.T) {
+	packages := list(t)
+	for path, allowed := range map[string][]string{
+		module:                      {"internal/option"},
+		module + "/internal/option": {},
+		module + "/internal/lease":  {".", "internal/option"},
+		module + "/locktest":        {".", "internal/option"},
+	} {
+		own, modules := needs(t, packages, path)
+		if bad := surplus(own, allowed...); len(bad) > 0 {
+			t.Errorf("%s may not import our %q", path, bad)
+		}
+		if len(modules) > 0 {
+			t.Errorf("%s may import the standard library only, not %q", path, modules)
+		}
+	}
+}
+
+func TestBackendsImportOnlyTheirOwnClient(t *testing.T) {
+	packages := list(t)
+	for name, client := range backends {
+		own, modules := needs(t, packages, module+"/"+name)
+		for other := range backends {
+			if slices.Contains(own, other) {
+				t.Errorf("%s imports the backend %s", name, other)
+			}
+		}
+		if bad := surplus(own, ".", "internal/option", "internal/lease", "internal/redisnode"); len(bad) > 0 {
+			t.Errorf("%s may not import our %q", name, bad)
+		}
+		if bad := surplus(modules, append(client.brings, client.module)...); len(bad) > 0 {
+			t.Errorf("%s pulls in %q", name, bad)
+		}
+		if client.module != "" && !slices.Contains(modules, client.module) {
+			t.Errorf("%s does not import its client %s, only %q", name, client.module, modules)
+		}
+	}
+}
+
+// Every public package is either looked at above or known to be no backend.
+func TestEveryBackendIsListed(t *testing.T) {
+	for _, p := range list(t) {
+		name := p.within()
+		if name == "" || name == "." || name == "locktest" || strings.HasPrefix(name, "internal/") || strings.HasPrefix(name, "cmd/") {
+			continue
+		}
+		if _, ok := backends[name]; !ok {
+			t.Errorf("the package %s is new: say in backends which client it imports", name)
+		}
+	}
+}
