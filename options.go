@@ -24,7 +24,7 @@ func TTL(d time.Duration) Option {
 
 // Wait bounds how long Acquire waits; the default is until ctx ends. Wait(0)
 // makes one attempt, so that WithLock can try. When it ends, the error matches
-// [ErrHeld] and no ctx error.
+// [ErrHeld], or context.DeadlineExceeded if the server has not answered at all.
 func Wait(max time.Duration) Option {
 	return func(s *option.Set) { s.Wait = max; s.Give(option.Wait) }
 }

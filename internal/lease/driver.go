@@ -15,6 +15,11 @@ type Request struct {
 	TTL     time.Duration // asked
 	Min     fencelock.Token
 	Tokens  func() int // how many tokens the block should have; read it when minting
+
+	// Refused is called by Queue, from any goroutine, whenever the server has
+	// said that somebody else holds the lock, with how long (0: unknown). It lets
+	// the engine tell a wait that ended from a server that never answered.
+	Refused func(left time.Duration)
 }
 
 // Grant is what the server gave.
@@ -45,7 +50,9 @@ type Driver interface {
 	Renew(ctx context.Context, rs []Request, gs []Grant, errs []error)
 
 	// Release deletes the hold if it is still this attempt's, atomically with
-	// the comparison. A *LostError is final; nil means that it is given up.
+	// the comparison. A *LostError is final; nil means that it is given up, also
+	// when an earlier Release of this attempt did it and its reply was lost.
+	// Anything else is unknown and tried again.
 	Release(ctx context.Context, r Request, g Grant) error
 
 	// Undo makes sure that nothing of this attempt remains, now and later:
@@ -97,6 +104,14 @@ type marked struct {
 
 func (m marked) Unwrap() error { return m.error }
 
+// unmark takes the mark off, so that callers see the client's own error.
+func unmark(err error) error {
+	if m, ok := err.(marked); ok {
+		return m.error
+	}
+	return err
+}
+
 func isDefinite(err error) bool {
 	var m marked
 	return errors.Is(err, fencelock.ErrHeld) || errors.As(err, &m) && m.definite
@@ -104,5 +119,5 @@ func isDefinite(err error) bool {
 
 func isUnfit(err error) bool {
 	var m marked
-	return errors.As(err, &m) && m.unfit
+	return errors.Is(err, fencelock.ErrRegressed) || errors.As(err, &m) && m.unfit
 }

@@ -11,7 +11,7 @@ import (
 // Field names one option of the root package.
 type Field uint
 
-// The options of the root package.
+// The options of the root package, and the backends' own.
 const (
 	TTL Field = 1 << iota
 	Wait
@@ -20,6 +20,7 @@ const (
 	Passes
 	Prefix
 	Observe
+	Own // any of a backend's own
 )
 
 // Set is the values of all options, and which of them have been given.
@@ -42,6 +43,10 @@ func (s *Set) Give(f Field) { s.given |= f }
 // Given reports whether f has been given.
 func (s *Set) Given(f Field) bool { return s.given&f != 0 }
 
+// Reset forgets what has been given but keeps the values, as the ground for a
+// call's options. A Wait stays given.
+func (s *Set) Reset() { s.given &= Wait }
+
 // Put gives a backend's own option. The key's type belongs to that backend.
 func (s *Set) Put(key, value any) {
 	own := maps.Clone(s.own)
@@ -50,6 +55,7 @@ func (s *Set) Put(key, value any) {
 	}
 	own[key] = value
 	s.own = own
+	s.Give(Own)
 }
 
 // Own returns the value of a backend's own option, nil if it was not given.
