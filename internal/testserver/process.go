@@ -1,0 +1,274 @@
+package testserver
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	startTime = 60 * time.Second // for a server to become ready on a busy machine
+	logTail   = 8 << 10          // bytes of a log that are shown
+)
+
+// Command says how a process is started and when it is ready.
+type Command struct {
+	Path          string
+	Args          []string
+	Env           []string // added to the environment of the test
+	Dir           string   // working directory, and the place of the log
+	Stdin, Stdout *os.File // nil: no input, output to the log
+
+	// Ready is asked again and again until it returns nil. It must make sure that the answer comes from this very
+	// process (its id is given), not from another one that took the port in between. Nil: ready at once.
+	Ready func(pid int) error
+}
+
+// Process is a running process that ends with its test, and also if the test process itself dies. It costs no
+// goroutine, so that leak checks need not know of it. Its methods are safe for concurrent use; those that change its
+// state fail the test if they cannot.
+type Process struct {
+	tb      testing.TB
+	foreign string // not empty: why this process may not be touched
+
+	command Command
+	log     string
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	alive *os.File // reading end of a pipe that the process holds open as long as it lives
+}
+
+// Start starts a process, waits until it is ready and ends it when the test ends. The log is printed if the test fails.
+func Start(tb testing.TB, c Command) *Process {
+	tb.Helper()
+	p, err := start(c)
+	if err != nil {
+		tb.Fatalf("testserver: %v", err)
+	}
+	p.endWith(tb)
+	return p
+}
+
+// PID returns the process id.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// Dir returns the working directory.
+func (p *Process) Dir() string { return p.command.Dir }
+
+// Pause stops the process as a long garbage collection, a swapped-out machine or a suspended container would: its
+// connections stay open and nothing is answered (SIGSTOP).
+func (p *Process) Pause() { p.tb.Helper(); p.send(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on (SIGCONT).
+func (p *Process) Resume() { p.tb.Helper(); p.send(syscall.SIGCONT) }
+
+// Kill ends the process at once and waits until it is gone (SIGKILL). Killing a dead process does nothing.
+func (p *Process) Kill() {
+	p.tb.Helper()
+	p.mine()
+	p.end()
+}
+
+// Restart ends the process if it still runs, starts it again with the same command and waits until it is ready.
+func (p *Process) Restart() {
+	p.tb.Helper()
+	p.mine()
+	p.end()
+	if err := p.run(); err != nil {
+		p.tb.Fatalf("testserver: restart: %v", err)
+	}
+}
+
+// Alive reports whether the process still runs, paused or not.
+func (p *Process) Alive() bool { return !p.exited(time.Millisecond) }
+
+// Log returns the end of what the process wrote.
+func (p *Process) Log() string {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[max(0, len(b)-logTail):])
+}
+
+func start(c Command) (*Process, error) {
+	p := &Process{command: c, log: filepath.Join(c.Dir, filepath.Base(c.Path)+".log")}
+	return p, p.run()
+}
+
+// endWith binds the life of the process to a test.
+func (p *Process) endWith(tb testing.TB) {
+	p.tb = tb
+	tb.Cleanup(func() {
+		p.end()
+		if tb.Failed() {
+			tb.Logf("testserver: end of the log of %s:\n%s", filepath.Base(p.command.Path), p.Log())
+		}
+	})
+}
+
+func (p *Process) run() error {
+	err := p.launch()
+	if err != nil {
+		return err
+	}
+	if p.command.Ready == nil {
+		return nil
+	}
+	pid, deadline := p.PID(), time.Now().Add(startTime)
+	for {
+		if err = p.command.Ready(pid); err == nil {
+			return nil
+		}
+		if p.exited(2 * time.Millisecond) {
+			err = errors.New("it ended")
+		} else if time.Now().Before(deadline) {
+			continue
+		}
+		p.end()
+		return fmt.Errorf("%s is not ready: %w\n%s", p.command.Path, err, p.Log())
+	}
+}
+
+func (p *Process) launch() error {
+	c := p.command
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	alive, held, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Dir, cmd.Env = c.Dir, append(os.Environ(), c.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if c.Stdin != nil {
+		cmd.Stdin = c.Stdin
+	}
+	if c.Stdout != nil {
+		cmd.Stdout = c.Stdout
+	}
+	cmd.ExtraFiles = []*os.File{held}
+	cmd.SysProcAttr = dieWithParent()
+	if err := cmd.Start(); err != nil {
+		alive.Close()
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cmd, p.alive = cmd, alive
+	return nil
+}
+
+// exited waits up to d for the end of the process and reports whether it has come.
+func (p *Process) exited(d time.Duration) bool {
+	p.mu.Lock()
+	alive := p.alive
+	p.mu.Unlock()
+	if alive == nil || alive.SetReadDeadline(time.Now().Add(d)) != nil {
+		return true
+	}
+	_, err := alive.Read(make([]byte, 1))
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// end kills the process if it still runs.
+func (p *Process) end() {
+	p.mu.Lock()
+	cmd := p.cmd
+	p.mu.Unlock()
+	if cmd != nil {
+		_ = cmd.Process.Kill()
+		_ = p.collect()
+	}
+}
+
+// collect waits for the end of the process and returns its exit status, the first time.
+func (p *Process) collect() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alive == nil {
+		return nil
+	}
+	err := p.cmd.Wait()
+	p.alive.Close()
+	p.alive = nil
+	return err
+}
+
+func (p *Process) send(s syscall.Signal) {
+	p.tb.Helper()
+	p.mine()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.tb.Fatalf("testserver: %v to %s: %v", s, p.command.Path, err)
+	}
+	if s == syscall.SIGSTOP && !stopped(p.cmd.Process.Pid) {
+		p.tb.Fatalf("testserver: %s does not stop", p.command.Path)
+	}
+}
+
+func (p *Process) mine() {
+	p.tb.Helper()
+	if p.foreign != "" {
+		p.tb.Fatalf("testserver: this server may not be paused, killed or stepped: %s", p.foreign)
+	}
+}
+
+// stopped waits until all threads of the process stand still: the signal only asks for it.
+func stopped(pid int) bool {
+	return poll(10*time.Second, func() bool {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(tasks) == 0 {
+			return err == nil && !exists("/proc/self/stat") // no /proc on this system: nothing to wait for
+		}
+		for _, task := range tasks {
+			b, err := os.ReadFile(task)
+			if err != nil {
+				continue // the thread has ended
+			}
+			// The state follows the command's name, which may itself contain blanks and brackets.
+			if i := bytes.LastIndexByte(b, ')'); i < 0 || i+2 >= len(b) || b[i+2] != 'T' {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// poll asks again and again until the answer is true or the time is over.
+func poll(within time.Duration, done func() bool) bool {
+	for deadline := time.Now().Add(within); ; time.Sleep(2 * time.Millisecond) {
+		if done() {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+}

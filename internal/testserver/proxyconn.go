@@ -1,0 +1,133 @@
+package testserver
+
+import (
+	"bufio"
+	"net"
+	"sync"
+	"time"
+)
+
+// proxyConn is one client's connection through a Proxy. For each direction one goroutine reads and one writes, so that
+// a delay does not hold back the reading of what follows.
+type proxyConn struct {
+	p      *Proxy
+	client net.Conn
+	target string
+	once   sync.Once
+	done   chan struct{} // closed with the connection
+
+	lossy bool      // under p.mu: bytes have been swallowed
+	redis redisConn // used by RedisProxy only
+}
+
+// message is a piece of traffic that passes as a whole.
+type message struct {
+	data []byte // nil: the sender has closed its end
+	due  time.Time
+}
+
+// close is called with p.mu held or not.
+func (c *proxyConn) close() { c.once.Do(func() { close(c.done) }) }
+
+func (c *proxyConn) run() {
+	defer c.p.wg.Done()
+	defer func() {
+		c.close()
+		c.p.mu.Lock()
+		delete(c.p.conns, c)
+		c.p.mu.Unlock()
+	}()
+	defer c.client.Close()
+	server, err := net.DialTimeout("tcp", c.target, 10*time.Second)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+
+	var pumps, end sync.WaitGroup
+	pumps.Go(func() { c.pump(ToServer, c.client, server) })
+	pumps.Go(func() { c.pump(ToClient, server, c.client) })
+	end.Go(func() { pumps.Wait(); c.close() })
+	<-c.done
+	c.client.Close() // ends the reads and writes under way
+	server.Close()
+	end.Wait()
+}
+
+// pump moves one direction until its sender or the connection closes.
+func (c *proxyConn) pump(dir Direction, from, to net.Conn) {
+	queue := make(chan message, 1024)
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		defer close(queue)
+		r := bufio.NewReader(from)
+		for {
+			data, err := c.p.split(r)
+			if err != nil {
+				data = nil
+			}
+			select {
+			case queue <- message{data, c.p.due(dir)}:
+			case <-c.done:
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	defer reader.Wait()
+	for m := range queue {
+		if !c.wait(dir, m.due) {
+			continue
+		}
+		if m.data == nil {
+			closeWrite(to)
+			return
+		}
+		if c.p.tap != nil && !c.p.tap(c, dir, m.data) {
+			continue
+		}
+		if _, err := to.Write(m.data); err != nil {
+			c.close()
+		}
+	}
+}
+
+// wait holds a message back until it may pass and reports false if it never will.
+func (c *proxyConn) wait(dir Direction, due time.Time) bool {
+	for {
+		c.p.mu.Lock()
+		w, changed := c.p.ways[dir], c.p.changed
+		early := time.Until(due)
+		if w.hole && early <= 0 && !w.frozen {
+			c.lossy = true
+		}
+		c.p.mu.Unlock()
+		switch {
+		case early > 0:
+			timer := time.NewTimer(early)
+			select {
+			case <-timer.C:
+			case <-c.done:
+				timer.Stop()
+				return false
+			}
+		case w.frozen:
+			select {
+			case <-changed:
+			case <-c.done:
+				return false
+			}
+		default:
+			return !w.hole
+		}
+	}
+}
+
+// closeWrite tells the other side that nothing more will come, and leaves its own words to be delivered.
+func closeWrite(c net.Conn) {
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.CloseWrite()
+	}
+}

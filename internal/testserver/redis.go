@@ -1,0 +1,186 @@
+package testserver
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// RedisEnv is the environment variable with the host:port of a running Redis that SharedRedis is to use.
+const RedisEnv = "FENCELOCK_TEST_REDIS_ADDR"
+
+const redisAdvice = "install redis-server"
+
+// Redis is a Redis server. A dedicated one (StartRedis) may be paused, killed, restarted and have its clock stepped.
+type Redis struct {
+	*Process
+	addr  string
+	clock *clock // nil: cannot be stepped
+}
+
+// StartRedis starts a Redis of this test's own on a free port of the loopback interface, without persistence. args are
+// given to redis-server and win over ours, such as "--appendonly", "yes" for a Redis that survives Restart.
+func StartRedis(tb testing.TB, args ...string) *Redis {
+	tb.Helper()
+	path, dir := Binary(tb, redisAdvice, "redis-server"), tempDir(tb)
+	clock := newClock(tb, dir)
+	r, err := startRedis(path, dir, clock, args)
+	if err != nil {
+		tb.Fatalf("testserver: %v", err)
+	}
+	r.endWith(tb)
+	return r
+}
+
+// SharedRedis returns the plain Redis that all tests of this binary share: the one at RedisEnv, else one that is started
+// by the first call and ended by Main. Use keys of your own (Prefix) and no FLUSHALL; it cannot be paused or killed.
+func SharedRedis(tb testing.TB) *Redis {
+	tb.Helper()
+	if addr := os.Getenv(RedisEnv); addr != "" {
+		r := &Redis{Process: &Process{tb: tb, foreign: "it comes from " + RedisEnv}, addr: addr}
+		if _, err := r.Try("PING"); err != nil {
+			tb.Fatalf("testserver: %s=%s: %v", RedisEnv, addr, err)
+		}
+		return r
+	}
+	path := Binary(tb, redisAdvice+" or set "+RedisEnv, "redis-server")
+	r, err := shared.redis(path)
+	if err != nil {
+		tb.Fatalf("testserver: %v", err)
+	}
+	return &Redis{Process: &Process{tb: tb, foreign: "it is shared, use StartRedis", command: r.command, log: r.log}, addr: r.addr}
+}
+
+// Addr returns host:port.
+func (r *Redis) Addr() string { return r.addr }
+
+// Port returns the port.
+func (r *Redis) Port() string {
+	_, port, _ := net.SplitHostPort(r.addr)
+	return port
+}
+
+// Do sends one command over a connection of its own and returns the reply: string, int64, nil or []any. An error fails
+// the test.
+func (r *Redis) Do(args ...string) any {
+	r.tb.Helper()
+	v, err := r.Try(args...)
+	if err != nil {
+		r.tb.Fatalf("testserver: %q at %s: %v", args, r.addr, err)
+	}
+	return v
+}
+
+// Try is Do for tests that expect an error, and for goroutines that must not fail the test.
+func (r *Redis) Try(args ...string) (any, error) {
+	c, err := dialRESP(r.addr)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.do(args...)
+}
+
+// Info returns the fields of one section of INFO.
+func (r *Redis) Info(section string) map[string]string {
+	r.tb.Helper()
+	return fields(r.Do("INFO", section))
+}
+
+func startRedis(path, dir string, clock *clock, args []string) (*Redis, error) {
+	for attempt := 0; ; attempt++ {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		r := &Redis{addr: loopback(port), clock: clock}
+		r.Process, err = start(Command{
+			Path: path,
+			Args: append([]string{
+				"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
+				"--save", "", "--appendonly", "no",
+				"--repl-diskless-sync-delay", "0", // else a replica waits five seconds for its first copy
+			}, args...),
+			Env: clock.env(), Dir: dir, Ready: r.ready,
+		})
+		if err == nil {
+			return r, nil
+		}
+		if attempt == 10 || !strings.Contains(err.Error(), "Address already in use") {
+			return nil, err
+		}
+		_ = os.Remove(filepath.Join(dir, "redis-server.log"))
+	}
+}
+
+// ready asks for the process id: a server that took the port before ours would answer, too.
+func (r *Redis) ready(pid int) error {
+	v, err := r.Try("INFO")
+	if err != nil {
+		return err
+	}
+	f := fields(v)
+	switch {
+	case f["process_id"] != strconv.Itoa(pid):
+		return fmt.Errorf("process %s answers at %s, not %d", f["process_id"], r.addr, pid)
+	case f["loading"] != "0":
+		return fmt.Errorf("still loading")
+	}
+	return nil
+}
+
+func fields(info any) map[string]string {
+	m := map[string]string{}
+	text, _ := info.(string)
+	for line := range strings.SplitSeq(text, "\r\n") {
+		if k, v, ok := strings.Cut(line, ":"); ok {
+			m[k] = v
+		}
+	}
+	return m
+}
+
+// shared holds the servers that all tests of one binary use.
+var shared sharedServers
+
+type sharedServers struct {
+	mu    sync.Mutex
+	main  bool // Main runs, and will stop what is started here
+	dir   string
+	plain *Redis
+}
+
+func (s *sharedServers) redis(path string) (*Redis, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.plain != nil {
+		return s.plain, nil
+	}
+	if !s.main {
+		return nil, fmt.Errorf("a shared server needs testserver.Main in TestMain, which stops it")
+	}
+	dir, err := os.MkdirTemp("", "fencelock-")
+	if err != nil {
+		return nil, err
+	}
+	s.dir = dir
+	s.plain, err = startRedis(path, dir, nil, nil)
+	return s.plain, err
+}
+
+func (s *sharedServers) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.plain != nil {
+		s.plain.end()
+		s.plain = nil
+	}
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir)
+	}
+}
