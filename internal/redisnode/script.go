@@ -1,0 +1,204 @@
+package redisnode
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fencelock/fencelock/internal/lease"
+)
+
+// lib is put before every Script, see there for its functions.
+//
+//go:embed lib.lua
+var lib string
+
+// Script is a Lua script. Its replies are arrays of strings, since integers of
+// Lua lose digits above 2^53.
+type Script struct {
+	src, sha []byte
+}
+
+// NewScript returns a script of the source text, which may use the functions of
+// lib.lua.
+func NewScript(text string) *Script { return NewBareScript(lib + text) }
+
+// NewBareScript returns a script of exactly the source text.
+func NewBareScript(text string) *Script {
+	sum := sha1.Sum([]byte(text))
+	return &Script{src: []byte(text), sha: []byte(hex.EncodeToString(sum[:]))}
+}
+
+// Call is one run of a script. All keys share a slot; there is at least one.
+type Call struct {
+	Script *Script
+	Keys   []string
+	Args   []string
+}
+
+// Result is how a Call ended.
+type Result struct {
+	Value any
+	// Sent is the time just before the call was first written to a connection,
+	// zero if it never was.
+	Sent time.Time
+	// Err is the client's error or the ctx's. It is marked lease.Definite if
+	// the call was never written, by any of the client's retries.
+	Err error
+}
+
+// Strings returns the value as an array of strings.
+func (r Result) Strings() ([]string, error) {
+	vs, ok := r.Value.([]any)
+	if !ok {
+		return nil, fmt.Errorf("redis: unexpected reply %v", r.Value)
+	}
+	out := make([]string, len(vs))
+	for i, v := range vs {
+		if out[i], ok = v.(string); !ok {
+			return nil, fmt.Errorf("redis: unexpected reply %v", r.Value)
+		}
+	}
+	return out, nil
+}
+
+// Run runs one script: by its hash, and with its text if the server does not
+// know it yet. The error is Result.Err.
+func (n *Node) Run(ctx context.Context, s *Script, keys []string, args ...string) (Result, error) {
+	j := newJob(ctx, Call{s, keys, args})
+	if ctx.Done() == nil {
+		n.runHere(j)
+		return j.result, j.result.Err
+	}
+	if err := ctx.Err(); err != nil {
+		return Result{Err: lease.Definite(err)}, lease.Definite(err)
+	}
+	j.group = &group{left: 1, done: make(chan struct{})}
+	n.submit(j)
+	select {
+	case <-j.group.done:
+	case <-ctx.Done():
+	}
+	r := j.outcome(ctx)
+	return r, r.Err
+}
+
+// RunAll runs calls together and returns when all have ended, or ctx has: then
+// those without a reply have its error.
+func (n *Node) RunAll(ctx context.Context, calls []Call) []Result {
+	out := make([]Result, len(calls))
+	if len(calls) == 0 {
+		return out
+	}
+	g := &group{left: int64(len(calls)), done: make(chan struct{})}
+	jobs := make([]*job, len(calls))
+	for i, c := range calls {
+		jobs[i] = newJob(ctx, c)
+		jobs[i].group = g
+	}
+	if ctx.Err() == nil {
+		n.submit(jobs...)
+		select {
+		case <-g.done:
+		case <-ctx.Done():
+		}
+	}
+	for i, j := range jobs {
+		out[i] = j.outcome(ctx)
+	}
+	return out
+}
+
+// The states of a job.
+const (
+	queued int32 = iota
+	taken        // by a pipeline; it may have been sent
+	dropped
+	ended // result may be read
+)
+
+// job is a Call on its way.
+type job struct {
+	Call
+	ctx    context.Context // for its values, which hooks of the client may read
+	state  atomic.Int32
+	result Result // guarded by state
+	group  *group
+}
+
+type group struct {
+	left int64
+	done chan struct{} // closed when nothing is left
+}
+
+func newJob(ctx context.Context, c Call) *job { return &job{Call: c, ctx: ctx} }
+
+// take claims a queued job for a pipeline, unless its caller has gone.
+func (j *job) take() bool { return j.state.CompareAndSwap(queued, taken) }
+
+// end publishes the result.
+func (j *job) end() {
+	if j.result.Err != nil && j.result.Sent.IsZero() {
+		j.result.Err = lease.Definite(j.result.Err)
+	}
+	j.state.Store(ended)
+	if g := j.group; g != nil && atomic.AddInt64(&g.left, -1) == 0 {
+		close(g.done)
+	}
+}
+
+// outcome returns the result, or ctx's error if there is none yet.
+func (j *job) outcome(ctx context.Context) Result {
+	switch {
+	case j.state.CompareAndSwap(queued, dropped):
+		return Result{Err: lease.Definite(ctx.Err())}
+	case j.state.Load() == ended:
+		return j.result
+	}
+	return Result{Err: ctx.Err()}
+}
+
+// cmd returns the command for one sending.
+func (j *job) cmd(byHash bool) *redis.Cmd {
+	name, text := "eval", j.Script.src
+	if byHash {
+		name, text = "evalsha", j.Script.sha
+	}
+	args := make([]any, 0, 3+len(j.Keys)+len(j.Args))
+	args = append(args, name, &marker{j, text}, len(j.Keys))
+	for _, k := range j.Keys {
+		args = append(args, k)
+	}
+	for _, a := range j.Args {
+		args = append(args, a)
+	}
+	return redis.NewCmd(j.ctx, args...)
+}
+
+// marker is an argument that notes when it is first written. This is how we
+// know that nothing was sent: the error of a client that retries is only its
+// last one.
+type marker struct {
+	job  *job
+	text []byte
+}
+
+func (m *marker) MarshalBinary() ([]byte, error) {
+	if m.job.result.Sent.IsZero() {
+		m.job.result.Sent = time.Now()
+	}
+	return m.text, nil
+}
+
+func (m *marker) String() string { return string(m.text) }
+
+func isNoScript(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
+}
