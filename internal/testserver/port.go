@@ -42,6 +42,11 @@ func freePort() (int, error) {
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
+func hostPort(addr string) (host, port string) {
+	host, port, _ = net.SplitHostPort(addr)
+	return host, port
+}
+
 // outgoingPorts returns the first port that the system gives to outgoing connections.
 func outgoingPorts() int {
 	const usual = 32768

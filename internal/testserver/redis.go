@@ -2,9 +2,8 @@ package testserver
 
 import (
 	"fmt"
-	"net"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,18 +18,28 @@ const redisAdvice = "install redis-server"
 // Redis is a Redis server. A dedicated one (StartRedis) may be paused, killed, restarted and have its clock stepped.
 type Redis struct {
 	*Process
-	addr  string
-	clock *clock // nil: cannot be stepped
+	addr    string
+	clock   *clock // nil: cannot be stepped
+	busPort string // of a node of a cluster
 }
 
 // StartRedis starts a Redis of this test's own on a free port of the loopback interface, without persistence. args are
 // given to redis-server and win over ours, such as "--appendonly", "yes" for a Redis that survives Restart.
 func StartRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
+	return startOwn(tb, args, false)
+}
+
+func startClusterNode(tb testing.TB, args []string) *Redis {
+	tb.Helper()
+	return startOwn(tb, args, true)
+}
+
+func startOwn(tb testing.TB, args []string, cluster bool) *Redis {
+	tb.Helper()
 	path, dir := Binary(tb, redisAdvice, "redis-server"), tempDir(tb)
-	clock := newClock(tb, dir)
-	r, err := startRedis(path, dir, clock, args)
-	if err != nil {
+	r := &Redis{clock: newClock(tb, dir)}
+	if err := r.start(path, dir, args, cluster); err != nil {
 		tb.Fatalf("testserver: %v", err)
 	}
 	r.endWith(tb)
@@ -59,12 +68,6 @@ func SharedRedis(tb testing.TB) *Redis {
 // Addr returns host:port.
 func (r *Redis) Addr() string { return r.addr }
 
-// Port returns the port.
-func (r *Redis) Port() string {
-	_, port, _ := net.SplitHostPort(r.addr)
-	return port
-}
-
 // Do sends one command over a connection of its own and returns the reply: string, int64, nil or []any. An error fails
 // the test.
 func (r *Redis) Do(args ...string) any {
@@ -92,29 +95,35 @@ func (r *Redis) Info(section string) map[string]string {
 	return fields(r.Do("INFO", section))
 }
 
-func startRedis(path, dir string, clock *clock, args []string) (*Redis, error) {
+// start tries other ports as long as somebody else takes them first.
+func (r *Redis) start(path, dir string, args []string, cluster bool) error {
 	for attempt := 0; ; attempt++ {
 		port, err := freePort()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		r := &Redis{addr: loopback(port), clock: clock}
+		r.addr = loopback(port)
+		own := []string{
+			"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
+			"--save", "", "--appendonly", "no",
+			"--repl-diskless-sync-delay", "0", // else a replica waits five seconds for its first copy
+		}
+		if cluster {
+			bus, err := freePort()
+			if err != nil {
+				return err
+			}
+			r.busPort = strconv.Itoa(bus)
+			own = append(own, "--cluster-enabled", "yes", "--cluster-port", r.busPort,
+				"--cluster-announce-ip", "127.0.0.1", "--cluster-require-full-coverage", "no")
+		}
 		r.Process, err = start(Command{
-			Path: path,
-			Args: append([]string{
-				"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
-				"--save", "", "--appendonly", "no",
-				"--repl-diskless-sync-delay", "0", // else a replica waits five seconds for its first copy
-			}, args...),
-			Env: clock.env(), Dir: dir, Ready: r.ready,
+			Path: path, Args: slices.Concat(own, args), Env: r.clock.env(), Dir: dir, Ready: r.ready,
 		})
-		if err == nil {
-			return r, nil
+		if err == nil || attempt == 10 || !strings.Contains(err.Error(), "Address already in use") {
+			return err
 		}
-		if attempt == 10 || !strings.Contains(err.Error(), "Address already in use") {
-			return nil, err
-		}
-		_ = os.Remove(filepath.Join(dir, "redis-server.log"))
+		_ = os.Remove(r.log)
 	}
 }
 
@@ -164,13 +173,19 @@ func (s *sharedServers) redis(path string) (*Redis, error) {
 	if !s.main {
 		return nil, fmt.Errorf("a shared server needs testserver.Main in TestMain, which stops it")
 	}
-	dir, err := os.MkdirTemp("", "fencelock-")
-	if err != nil {
+	if s.dir == "" {
+		dir, err := os.MkdirTemp("", "fencelock-")
+		if err != nil {
+			return nil, err
+		}
+		s.dir = dir
+	}
+	r := &Redis{}
+	if err := r.start(path, s.dir, nil, false); err != nil {
 		return nil, err
 	}
-	s.dir = dir
-	s.plain, err = startRedis(path, dir, nil, nil)
-	return s.plain, err
+	s.plain = r
+	return r, nil
 }
 
 func (s *sharedServers) stop() {
