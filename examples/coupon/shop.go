@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fencelock/fencelock"
+)
+
+// shopConfig is what an instance of the shop is told, as JSON in the environment
+// variable shopEnv.
+type shopConfig struct {
+	Sale     string
+	Fence    fenceKind
+	Coupons  int
+	TTL      time.Duration
+	Wait     time.Duration
+	Work     time.Duration
+	Redis    []string // addresses of the lock's nodes
+	Database string
+}
+
+const (
+	shopEnv = "FENCELOCK_COUPON_SHOP"
+	// working is the line an instance prints when it is inside the critical
+	// section.
+	working = "working"
+)
+
+// runShop is the main function of an instance. It prints its address, serves
+// until its standard input ends, as it does when the parent process dies, and
+// returns the exit status.
+func runShop(config string) int {
+	signal.Ignore(os.Interrupt) // Ctrl-C is the parent's, which ends us
+	var c shopConfig
+	err := json.Unmarshal([]byte(config), &c)
+	if err == nil {
+		err = serveShop(c)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "coupon shop:", err)
+		return 1
+	}
+	return 0
+}
+
+func serveShop(c shopConfig) error {
+	db, err := openDatabase(c.Database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	clients := make([]redis.UniversalClient, len(c.Redis))
+	for i, address := range c.Redis {
+		clients[i] = redis.NewClient(&redis.Options{Addr: address})
+		defer clients[i].Close()
+	}
+	locker, tokens, err := newLocker(c.Fence, c.TTL, clients, db)
+	if err != nil {
+		return err
+	}
+	defer locker.Close(context.Background())
+
+	s := &shop{
+		locker:  locker,
+		sale:    sale{db: db, name: c.Sale, fenced: c.Fence != fenceNone},
+		coupons: c.Coupons,
+		wait:    c.Wait,
+		work:    c.Work,
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /coupons/{request}", s.handle)
+	mux.HandleFunc("GET /token-times", func(w http.ResponseWriter, _ *http.Request) {
+		json.NewEncoder(w).Encode(tokens.times())
+	})
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: mux}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	fmt.Println(listener.Addr())
+	io.Copy(io.Discard, os.Stdin)
+	server.Close()
+	<-served
+	return nil
+}
+
+// handle answers 200 with the coupon's number, 410 "sold out", 503 "busy" when
+// the lock was not to be had in time, or 409 when the fence refused the write.
+func (s *shop) handle(w http.ResponseWriter, r *http.Request) {
+	number, err := s.sell(r.Context(), r.PathValue("request"))
+	switch {
+	case number > 0:
+		// The coupon is written. Whether the lock was lost meanwhile, which err
+		// may say, no longer matters: with a fence it was still ours to write,
+		// without one nobody asked.
+		fmt.Fprintln(w, number)
+	case errors.Is(err, errSoldOut):
+		http.Error(w, "sold out", http.StatusGone)
+	case errors.Is(err, fencelock.ErrStale):
+		http.Error(w, err.Error(), http.StatusConflict)
+	case errors.Is(err, fencelock.ErrHeld):
+		http.Error(w, "busy", http.StatusServiceUnavailable)
+	default:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
