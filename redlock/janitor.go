@@ -1,0 +1,112 @@
+package redlock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/redisnode"
+)
+
+// grave is an attempt that a node has still to be told to give up.
+type grave struct {
+	key, attempt string
+	last         fencelock.Token // of its block
+	until        time.Time       // by then it has expired by itself
+}
+
+func (g grave) call() redisnode.Call {
+	return redisnode.Call{Script: releaseScript, Keys: keysOf(g.key), Args: []string{
+		g.attempt, g.last.String(), lessDay(g.last), millis(grace),
+	}}
+}
+
+// janitor keeps telling a node that did not answer. Without it a late success
+// at a slow node would be an orphan until its TTL ends. However many graves
+// there are, one goroutine works, and only while there are some.
+type janitor struct {
+	node    *redisnode.Node
+	crew    *crew
+	timeout time.Duration // of one call
+
+	mu     sync.Mutex
+	graves []grave
+	works  bool
+}
+
+const (
+	janitorMin   = 10 * time.Millisecond // pause after a failure
+	janitorMax   = 250 * time.Millisecond
+	janitorBatch = 256
+)
+
+func (j *janitor) add(g grave) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.graves = append(j.graves, g)
+	if !j.works {
+		j.works = true
+		j.crew.spawn(j.work)
+	}
+}
+
+// work tries one grave until the node answers, then the others in batches.
+func (j *janitor) work() {
+	pause, size := janitorMin, 1
+	for {
+		batch := j.next(size)
+		if len(batch) == 0 {
+			return
+		}
+		failed := j.bury(batch)
+		if len(failed) == 0 {
+			pause, size = janitorMin, janitorBatch
+			continue
+		}
+		j.mu.Lock()
+		j.graves = append(j.graves, failed...)
+		j.mu.Unlock()
+		time.Sleep(pause)
+		pause, size = min(2*pause, janitorMax), 1
+	}
+}
+
+// next takes out graves that are still worth it. If there are none, the work is
+// over.
+func (j *janitor) next(n int) (batch []grave) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := time.Now()
+	taken := 0
+	for _, g := range j.graves {
+		if len(batch) == n {
+			break
+		}
+		taken++
+		if now.Before(g.until) {
+			batch = append(batch, g)
+		}
+	}
+	j.graves = j.graves[taken:]
+	if len(batch) == 0 {
+		j.graves, j.works = nil, false
+	}
+	return batch
+}
+
+// bury returns the graves that the node did not confirm.
+func (j *janitor) bury(batch []grave) (failed []grave) {
+	calls := make([]redisnode.Call, len(batch))
+	for i, g := range batch {
+		calls[i] = g.call()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), j.timeout)
+	defer cancel()
+	for i, res := range j.node.RunAll(ctx, calls) {
+		if _, err := standingOf(res); err != nil {
+			failed = append(failed, batch[i])
+		}
+	}
+	return failed
+}

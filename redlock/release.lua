@@ -1,0 +1,23 @@
+-- KEYS: lock, companion. ARGV: attempt, last token or '0', that less a day, ms for which the next one has its turn.
+-- Answers {'ours'} if the attempt is given up by this or an earlier release, {'free'} or {'taken'} if it did not hold the lock.
+local attempt, last, floor, grace = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+
+local result = 'taken'
+if belongs(attempt) then
+  -- First, so that a server out of memory lets the other writes pass.
+  redis.call('DEL', KEYS[1])
+  lock, result = '', 'ours'
+elseif dead(tombs, attempt) then
+  result = 'ours'
+elseif lock == '' then
+  result = 'free'
+end
+
+if lock == '' and not reserved() then wake(grace) end
+
+-- A node that was left out of the quorum learns of its tokens, unless they are out of its reach.
+if less(counter, last) and last ~= '0' and not toofar(floor) then counter = last end
+redis.call('HSET', KEYS[2], 'dead', bury(tombs, attempt), 'queue', queue, 'turn', turn)
+if counter ~= '' then redis.call('HSET', KEYS[2], 'counter', counter) end
+keep()
+return {result}
