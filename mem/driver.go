@@ -38,12 +38,12 @@ func (d *driver) Queue(ctx context.Context, r lease.Request) (lease.Grant, error
 		d.link.reply(func() {
 			select {
 			case answers <- answer{g, err}:
-			default: // answered already
+			default: // the first ends the wait
 			}
 		})
 	}
-	poll := time.NewTicker(r.TTL / 3)
-	defer poll.Stop()
+	tick := time.NewTicker(r.TTL / 3)
+	defer tick.Stop()
 	for {
 		cut, err := d.link.dial()
 		if err != nil {
@@ -57,7 +57,7 @@ func (d *driver) Queue(ctx context.Context, r lease.Request) (lease.Grant, error
 			return lease.Grant{}, errCut
 		case <-ctx.Done():
 			return lease.Grant{}, ctx.Err()
-		case <-poll.C:
+		case <-tick.C:
 		}
 	}
 }
@@ -67,9 +67,14 @@ func (d *driver) poll(r lease.Request, reply func(lease.Grant, error)) {
 	d.link.request(func() {
 		d.server.handle(func(err error) { reply(lease.Grant{}, err) }, func(now time.Time) {
 			w := &waiter{Request: r, sent: sent, seen: time.Now(), reply: reply}
-			if g, queued, err := d.server.wait(w, now); !queued {
-				d.server.send(func() { reply(g, err) })
-			}
+			g, left, err := d.server.wait(w, now)
+			d.server.send(func() {
+				if left > 0 {
+					d.link.reply(func() { r.Refused(left) })
+				} else {
+					reply(g, err)
+				}
+			})
 		})
 	})
 }

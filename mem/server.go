@@ -20,6 +20,7 @@ type Server struct {
 	backlog []func() // requests that came in while paused
 	fault   error
 	outbox  []func() // replies, sent once mu is free
+	served  int      // requests carried out
 }
 
 // entry is what the server knows of one name.
@@ -64,6 +65,7 @@ func (s *Server) handle(fail func(error), do func(now time.Time)) {
 		err := s.fault
 		s.send(func() { fail(lease.Definite(err)) })
 	default:
+		s.served++
 		do(s.now())
 	}
 	s.unlock()
@@ -156,13 +158,14 @@ func (e *entry) renew(r lease.Request, now time.Time) error {
 	return nil
 }
 
-// wait is acquire for a process that stays in the queue if it is refused, and
-// reports whether it did.
-func (s *Server) wait(w *waiter, now time.Time) (g lease.Grant, queued bool, err error) {
+// wait is acquire for a process that stays in the queue if it is refused. Then
+// left is how long the holder may keep the lock.
+func (s *Server) wait(w *waiter, now time.Time) (g lease.Grant, left time.Duration, err error) {
 	e := s.entry(w.Key, now)
 	g, err = e.acquire(w.Request, w.sent, now)
-	if _, held := err.(*fencelock.HeldError); !held {
-		return g, false, err
+	held, refused := err.(*fencelock.HeldError)
+	if !refused {
+		return g, 0, err
 	}
 	if i := e.place(w.Attempt); i >= 0 {
 		e.queue[i] = w
@@ -170,7 +173,7 @@ func (s *Server) wait(w *waiter, now time.Time) (g lease.Grant, queued bool, err
 		e.queue = append(e.queue, w)
 		s.settle(w.Key, e, now) // sets the timer for the holder's end
 	}
-	return g, true, err
+	return g, held.For, nil
 }
 
 func (e *entry) place(attempt string) int {

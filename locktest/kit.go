@@ -1,0 +1,239 @@
+package locktest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock"
+)
+
+// long is how long the suite waits for what should come at once.
+const long = 20 * time.Second
+
+// soon is the time in which a lock must be free again or a call must return
+// where the promise is a second or less; machines are noisy.
+const soon = 10 * time.Second
+
+// kit is what a case works with.
+type kit struct {
+	*testing.T
+	b     Backend
+	names atomic.Int64
+}
+
+func randomText(n int) string { return rand.Text()[:n] }
+
+// name returns a name that nobody else uses.
+func (k *kit) name() string {
+	return fmt.Sprintf("%s/%s/%d", unique, k.Name(), k.names.Add(1))
+}
+
+func (k *kit) list(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = k.name()
+	}
+	return names
+}
+
+// rounds returns n, or fewer with -short.
+func (k *kit) rounds(n int) int {
+	if testing.Short() {
+		return max(n/10, 1)
+	}
+	return n
+}
+
+func (k *kit) locker(opts ...fencelock.Option) Locker {
+	k.Helper()
+	return k.closing(k.b.New(k, k.options(opts)...))
+}
+
+func (k *kit) options(opts []fencelock.Option) []fencelock.Option {
+	return append([]fencelock.Option{fencelock.TTL(k.b.TTL)}, opts...)
+}
+
+// closing closes l at the end of the case.
+func (k *kit) closing(l Locker) Locker {
+	k.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), long)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			k.Errorf("Close: %v", err)
+		}
+	})
+	return l
+}
+
+// via returns a Locker with a link, which is healed before the Locker is closed.
+func (k *kit) via(opts ...fencelock.Option) (Locker, Link) {
+	k.Helper()
+	if k.b.Via == nil {
+		k.Skip("NOT TESTED: the backend gives no Via")
+	}
+	l, link := k.b.Via(k, k.options(opts)...)
+	k.closing(l)
+	k.Cleanup(link.Heal)
+	return l, link
+}
+
+// ctx ends after d, and with the case.
+func (k *kit) ctx(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	k.Cleanup(cancel)
+	return ctx
+}
+
+// acquire gets name or ends the case. It is for the case's own goroutine.
+func (k *kit) acquire(l Locker, name string, opts ...fencelock.Option) fencelock.Lock {
+	k.Helper()
+	lock, err := k.get(l, name, opts...)
+	if err != nil {
+		k.Fatal(err)
+	}
+	return lock
+}
+
+// get acquires and checks what is true of every lock. Any goroutine may call it.
+func (k *kit) get(l Locker, name string, opts ...fencelock.Option) (fencelock.Lock, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), long)
+	defer cancel()
+	lock, err := l.Acquire(ctx, name, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("Acquire(%.60q): %w", name, err)
+	}
+	if valid := lock.Valid(); valid <= 0 && lock.Err() == nil {
+		return nil, fmt.Errorf("Acquire(%.60q) returned a lock that is valid for %v and has no Err", name, valid)
+	}
+	if lock.Token() <= 0 {
+		return nil, fmt.Errorf("Acquire(%.60q) returned the token %d", name, lock.Token())
+	}
+	return lock, nil
+}
+
+// all gets all names at the same time.
+func (k *kit) all(l Locker, names []string) map[string]fencelock.Lock {
+	k.Helper()
+	var mu sync.Mutex
+	locks := make(map[string]fencelock.Lock)
+	k.each(names, 64, func(name string) error {
+		lock, err := k.get(l, name)
+		mu.Lock()
+		defer mu.Unlock()
+		locks[name] = lock
+		return err
+	})
+	return locks
+}
+
+func (k *kit) release(lock fencelock.Lock) {
+	k.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), long)
+	defer cancel()
+	if err := lock.Release(ctx); err != nil {
+		k.Errorf("Release of %.60q: %v", lock.Name(), err)
+	}
+}
+
+// free checks that another Locker gets name within d, and gives it back.
+func (k *kit) free(other Locker, name string, d time.Duration) {
+	k.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	start := time.Now()
+	lock, err := other.Acquire(ctx, name)
+	if err != nil {
+		k.Fatalf("%.60q is not free after %v: %v", name, time.Since(start), err)
+	}
+	k.release(lock)
+}
+
+// taken checks that name is held by somebody else than l.
+func (k *kit) taken(l Locker, name string) {
+	k.Helper()
+	lock, err := l.TryAcquire(k.ctx(long), name)
+	if err == nil {
+		_ = lock.Release(k.ctx(long))
+		k.Fatalf("%.60q could be acquired while another holds it", name)
+	}
+	if !errors.Is(err, fencelock.ErrHeld) {
+		k.Fatalf("TryAcquire(%.60q) while another holds it: %v", name, err)
+	}
+}
+
+// held checks that lock is held and goes on to be for d.
+func (k *kit) held(lock fencelock.Lock, d time.Duration) {
+	k.Helper()
+	select {
+	case <-lock.Lost():
+		k.Fatalf("%.60q was lost: %v", lock.Name(), lock.Err())
+	case <-time.After(d):
+	}
+	if err := lock.Err(); err != nil {
+		k.Fatalf("Err of a lock that is held: %v", err)
+	}
+}
+
+// lost waits for the loss and returns its error.
+func (k *kit) lost(lock fencelock.Lock, d time.Duration) *fencelock.LostError {
+	k.Helper()
+	select {
+	case <-lock.Lost():
+	case <-time.After(d):
+	}
+	select {
+	case <-lock.Lost():
+	default:
+		k.Fatalf("the loss of %.60q was not told within %v", lock.Name(), d)
+	}
+	var lost *fencelock.LostError
+	err := lock.Err()
+	if !errors.As(err, &lost) || !errors.Is(err, fencelock.ErrLost) {
+		k.Fatalf("Err of a lost lock: %v, want a *LostError that matches ErrLost", err)
+	}
+	if lost.Name != lock.Name() || lost.Token != lock.Token() || lost.Reason == "" {
+		k.Errorf("LostError is %+v, want the name %q, the token %d and a reason", *lost, lock.Name(), lock.Token())
+	}
+	if v := lock.Valid(); v != 0 {
+		k.Errorf("a lost lock is valid for %v", v)
+	}
+	return lost
+}
+
+// until polls for a state.
+func (k *kit) until(what string, d time.Duration, is func() bool) {
+	k.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(d); !is(); <-tick.C {
+		if time.Now().After(end) {
+			k.Fatalf("not within %v: %s", d, what)
+		}
+	}
+}
+
+// each runs f for all names at the same time, at most width of them.
+func (k *kit) each(names []string, width int, f func(name string) error) {
+	k.Helper()
+	var all sync.WaitGroup
+	slots := make(chan struct{}, width)
+	for _, name := range names {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			if err := f(name); err != nil {
+				k.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if k.Failed() {
+		k.FailNow()
+	}
+}

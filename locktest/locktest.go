@@ -1,0 +1,188 @@
+// Package locktest checks that a backend keeps the promises of fencelock. A
+// backend's test is a dozen lines:
+//
+//	func TestConformance(t *testing.T) {
+//		server := start(t)
+//		locktest.Run(t, locktest.Backend{
+//			New: func(t testing.TB, opts ...fencelock.Option) locktest.Locker {
+//				l, err := redis.New(client(t, server), opts...)
+//				if err != nil {
+//					t.Fatal(err)
+//				}
+//				return l
+//			},
+//		})
+//	}
+//
+// It works with any implementation of [fencelock.Locker], also one that shares
+// nothing with this module's, and imports nothing but the standard library.
+// What a hook is missing for is skipped, and says so.
+package locktest
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock"
+)
+
+// Locker is what a backend's New returns.
+type Locker interface {
+	fencelock.Locker
+	// Close ends waits, releases holds and waits for clean-ups. It is
+	// idempotent.
+	Close(ctx context.Context) error
+}
+
+// Link is the connection between one Locker and its server, as a proxy between
+// the two can disturb it.
+type Link interface {
+	Delay(d time.Duration)    // every reply is d late; the request has its effect at once
+	Jitter(max time.Duration) // every message is late by a random time up to max
+	BlackHole()               // messages vanish, nobody gets an error
+	Freeze()                  // messages are kept until Heal
+	Cut()                     // connections are closed, new ones refused
+	Heal()                    // ends all of these; connections made from now on work
+}
+
+// Backend describes a backend to [Run]. Only New is required; each hook that is
+// nil skips the cases that need it. All Lockers stand on one server, which
+// nobody else uses meanwhile, and share the backend's default prefix. The suite
+// closes them.
+type Backend struct {
+	// New returns an independent Locker, as another process would have.
+	New func(t testing.TB, opts ...fencelock.Option) Locker
+
+	// Via is New with a link that can be disturbed.
+	Via func(t testing.TB, opts ...fencelock.Option) (Locker, Link)
+
+	// Refused is New with an address at which nobody listens.
+	Refused func(t testing.TB, opts ...fencelock.Option) Locker
+
+	// Broken is New with a server that answers and refuses: a missing
+	// permission, a record of the wrong type.
+	Broken func(t testing.TB, opts ...fencelock.Option) Locker
+
+	// Delete removes the record of name from the server, as an operator would
+	// by hand.
+	Delete func(t testing.TB, name string)
+
+	// Residue lists what the server keeps for Lockers now: lock records, waiters,
+	// subscriptions, sessions. Counters of tokens and traces that the backend
+	// documents are left out.
+	Residue func(t testing.TB) []string
+
+	// Commands returns how many commands clients have sent to the server so far.
+	Commands func(t testing.TB) int
+
+	// Stick makes the server answer nothing that concerns the record of name, and
+	// go on with all others, until release is called: a locked row, a stopped
+	// cluster node.
+	Stick func(t testing.TB, name string) (release func())
+
+	// Worker returns the command that runs [Work] in another process on the same
+	// server; see [Self]. If it is nil, Lockers in this process take its place.
+	Worker func(t testing.TB) *exec.Cmd
+
+	// TTL is a short time to live that works well, even on a busy machine; the
+	// default is 1 s. All Lockers get it as an option of New.
+	TTL time.Duration
+
+	// FixedTTL says that a TTL in a call is refused, as by backends that hold by
+	// session.
+	FixedTTL bool
+}
+
+// cases run one after the other: they look at the whole server, or need the
+// processors for themselves.
+var cases = []struct {
+	name string
+	run  func(*kit)
+}{
+	{"RefusesBadRequestsBeforeSending", badRequests},
+	{"CancelledAcquireFreesTheLockAtOnce", cancelledAcquire},
+	{"CancelAtTheMomentOfGrant", cancelAtGrant},
+	{"CleanUpDoesNotOvertakeItsAttempt", cancelsThroughJitter},
+	{"NothingIsLeftBehind", nothingLeft},
+	{"NoRenewalAfterRelease", noRenewalAfterRelease},
+	{"ExcludesGoroutines", excludesGoroutines},
+	{"TokensRise", tokensRise},
+	{"ManyNamesAtOnce", manyNames},
+	{"FairWithPasses", fairWithPasses},
+	{"FairWithoutPasses", fairWithoutPasses},
+	{"IdleLockerCostsNothing", idleCostsNothing},
+}
+
+// waits run all at the same time: they mostly wait for time to pass.
+var waits = []struct {
+	name string
+	run  func(*kit)
+}{
+	{"HandleTellsWhatItIs", handle},
+	{"HeldByAnother", heldByAnother},
+	{"WaitBoundsTheWait", waitOption},
+	{"DoneContextAcquiresNothing", doneContext},
+	{"NamesAreIndependent", namesAreIndependent},
+	{"LongerThanItsContext", outlivesContext},
+	{"OwnersDifferAndTokensRise", ownersDiffer},
+	{"PassesZeroIsAGrantEach", passesZero},
+	{"MinTokenIsHonoured", minToken},
+	{"MinTokenFarAheadIsRefused", minTokenFar},
+	{"MinTokenOfAWaiter", minTokenOfWaiter},
+	{"TTLOfAWaiter", ttlOfWaiter},
+	{"ReleaseWithDoneContext", releaseDone},
+	{"ReleaseTwice", releaseTwice},
+	{"ReleaseCutShortCanBeRepeated", releaseCutShort},
+	{"LateReleaseSparesTheNextHolder", lateRelease},
+	{"LossIsToldInTimeFrozen", lossFrozen},
+	{"LossIsToldInTimeBlackHole", lossBlackHole},
+	{"LossIsToldInTimeSlow", lossSlow},
+	{"LossIsToldInTimeCut", lossCut},
+	{"LossIsToldInTimeAfterLateReplies", lossAfterLateReplies},
+	{"SurvivesAShortOutage", shortOutage},
+	{"RenewalCreatesNothing", renewalCreatesNothing},
+	{"RenewalSparesTheNextHolder", renewalSparesNext},
+	{"RenewedAfterALoss", renewedAfterLoss},
+	{"OneLossLeavesTheOthersHeld", othersStayHeld},
+	{"OneStuckRenewalDelaysNoOther", stuckRenewal},
+	{"NeverGrantedExpired", neverGrantedExpired},
+	{"WaitEndsOnTimeBlackHole", waitBlackHole},
+	{"WaitEndsOnTimeRefused", waitRefused},
+	{"ErrorsTellApart", errorsTellApart},
+	{"DeadHolderIsFollowed", deadHolder},
+	{"WithLockReleasesAlways", withLockReleases},
+	{"WithLockTellsLoss", withLockLoss},
+	{"WithLockBoundByContext", withLockBound},
+	{"CloseEndsEverything", closeEndsEverything},
+	{"CloseUndoesPending", closeUndoesPending},
+	{"EventsAreInOrder", eventsInOrder},
+}
+
+// Run runs the suite as subtests of t, in less than a minute for most backends.
+// With -short there are fewer rounds.
+func Run(t *testing.T, b Backend) {
+	if b.New == nil {
+		t.Fatal("locktest: Backend.New is nil")
+	}
+	if b.TTL == 0 {
+		b.TTL = time.Second
+	}
+	var all sync.WaitGroup
+	for _, c := range waits {
+		all.Go(func() { // t.Parallel would run no more than GOMAXPROCS
+			t.Run(c.name, func(t *testing.T) { c.run(&kit{T: t, b: b}) })
+		})
+	}
+	all.Wait()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { c.run(&kit{T: t, b: b}) })
+	}
+}
+
+// unique is put into every name, so that a suite run twice on one server does
+// not meet itself.
+var unique = strings.ToLower(randomText(6))

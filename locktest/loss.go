@@ -1,0 +1,201 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencelock/fencelock"
+)
+
+// A3, A18, E8: whatever keeps renewals from being confirmed, the holder is told
+// before somebody else has the lock, and not before its time. What a busy
+// machine may add is ten times the margin that the deadline has.
+func lossInTime(k *kit, ttl time.Duration, before, disturb func(Link)) {
+	l, link := k.via(fencelock.TTL(ttl))
+	other, names := k.locker(), k.list(50)
+	noise := k.b.TTL/10 + 20*time.Millisecond
+	before(link)
+	locks := k.all(l, names)
+	disturbed := make(chan struct{})
+	deadline := make(map[string]time.Time)
+	go func() {
+		defer close(disturbed)
+		for name, lock := range locks { // a renewal may only make it later
+			deadline[name] = time.Now().Add(lock.Valid())
+		}
+		disturb(link)
+	}()
+	k.each(names, len(names), func(name string) error {
+		lock, told := locks[name], make(chan time.Time, 1)
+		go func() {
+			<-lock.Lost()
+			told <- time.Now()
+		}()
+		next, err := k.get(other, name)
+		if err != nil {
+			return err
+		}
+		granted := time.Now()
+		<-disturbed
+		select {
+		case at := <-told:
+			if late := at.Sub(granted); late > noise {
+				return fmt.Errorf("the holder of %q was told %v after another had the lock", name, late)
+			}
+			if early := deadline[name].Sub(at); early > time.Millisecond {
+				return fmt.Errorf("%q was reported lost %v before its deadline: %w", name, early, lock.Err())
+			}
+		case <-time.After(long):
+			return fmt.Errorf("another has %q and the holder is not told", name)
+		}
+		if next.Token() <= lock.Token() {
+			return fmt.Errorf("the next holder of %q has token %d after %d", name, next.Token(), lock.Token())
+		}
+		return nil
+	})
+	for _, lock := range locks {
+		k.lost(lock, 0)
+	}
+}
+
+func lossFrozen(k *kit)    { lossInTime(k, k.b.TTL, func(Link) {}, Link.Freeze) }
+func lossBlackHole(k *kit) { lossInTime(k, k.b.TTL, func(Link) {}, Link.BlackHole) }
+func lossCut(k *kit)       { lossInTime(k, k.b.TTL, func(Link) {}, Link.Cut) }
+func lossSlow(k *kit)      { lossInTime(k, k.b.TTL, func(Link) {}, func(l Link) { l.Delay(2 * k.b.TTL) }) }
+
+// The time to live counts from the sending of what is confirmed, not from its
+// answer.
+func lossAfterLateReplies(k *kit) {
+	lossInTime(k, 2*k.b.TTL, func(l Link) { l.Delay(k.b.TTL / 4) }, Link.BlackHole)
+}
+
+// A renewal that fails is repeated until the deadline.
+func shortOutage(k *kit) {
+	l, link := k.via(fencelock.TTL(2 * k.b.TTL))
+	lock := k.acquire(l, k.name())
+	for _, disturb := range []func(){link.Cut, link.Freeze} {
+		disturb()
+		k.held(lock, k.b.TTL/2)
+		link.Heal()
+		k.held(lock, 3*k.b.TTL)
+	}
+	k.release(lock)
+}
+
+// A4: a renewal creates nothing after the record was deleted.
+func renewalCreatesNothing(k *kit) {
+	k.needsDelete()
+	l, other, name := k.locker(), k.locker(), k.name()
+	lock := k.acquire(l, name)
+	k.b.Delete(k, name)
+	if reason := k.lost(lock, k.b.TTL+soon).Reason; reason == fencelock.Expired || reason == fencelock.Closed {
+		k.Errorf("the reason is %q", reason)
+	}
+	next, err := other.TryAcquire(k.ctx(long), name)
+	if err != nil {
+		k.Fatalf("after the loss: %v", err)
+	}
+	if err := lock.Release(k.ctx(long)); !errors.Is(err, fencelock.ErrLost) {
+		k.Errorf("Release of a lost lock: %v", err)
+	}
+	k.held(next, k.b.TTL)
+	if next.Token() <= lock.Token() {
+		k.Errorf("token %d after %d", next.Token(), lock.Token())
+	}
+	k.release(next)
+}
+
+// A4, A5: a renewal, and a release, of one who has lost the lock without
+// knowing leaves the next holder alone.
+func renewalSparesNext(k *kit) {
+	k.needsDelete()
+	l, other, third := k.locker(), k.locker(), k.locker()
+	for _, early := range []bool{false, true} {
+		name := k.name()
+		lock := k.acquire(l, name)
+		k.b.Delete(k, name)
+		next := k.acquire(other, name)
+		if !early {
+			k.lost(lock, k.b.TTL+soon)
+		}
+		if err := lock.Release(k.ctx(long)); !errors.Is(err, fencelock.ErrLost) {
+			k.Errorf("Release of a lost lock: %v", err)
+		}
+		k.held(next, 2*k.b.TTL)
+		k.taken(third, name)
+		k.release(next)
+	}
+}
+
+// A12: a lock that was lost and acquired again is renewed again.
+func renewedAfterLoss(k *kit) {
+	k.needsDelete()
+	l, name := k.locker(), k.name()
+	first := k.acquire(l, name)
+	k.b.Delete(k, name)
+	k.lost(first, k.b.TTL+soon)
+	again := k.acquire(l, name)
+	if again.Token() <= first.Token() {
+		k.Errorf("token %d after %d", again.Token(), first.Token())
+	}
+	k.held(again, 5*k.b.TTL)
+	k.taken(k.locker(), name)
+	k.release(again)
+}
+
+// A11: locks are lost one by one.
+func othersStayHeld(k *kit) {
+	k.needsDelete()
+	l, names := k.locker(), k.list(20)
+	var locks []fencelock.Lock
+	for _, name := range names {
+		locks = append(locks, k.acquire(l, name))
+	}
+	k.b.Delete(k, names[7])
+	k.lost(locks[7], k.b.TTL+soon)
+	k.held(locks[0], 3*k.b.TTL)
+	other := k.locker()
+	for i, lock := range locks {
+		if i != 7 {
+			k.held(lock, 0)
+			k.taken(other, names[i])
+			k.release(lock)
+		}
+	}
+}
+
+// A11: a renewal that gets no answer leaves the others to be renewed.
+func stuckRenewal(k *kit) {
+	if k.b.Stick == nil {
+		k.Skip("NOT TESTED: the backend gives no Stick")
+	}
+	l, stuck, name := k.locker(), k.name(), k.name()
+	first, second := k.acquire(l, stuck), k.acquire(l, name)
+	release := k.b.Stick(k, stuck)
+	k.Cleanup(release)
+	k.lost(first, 2*k.b.TTL+soon)
+	k.held(second, 3*k.b.TTL)
+	k.release(second)
+}
+
+// A16: the ctx of Acquire bounds the wait, not the hold.
+func outlivesContext(k *kit) {
+	l, name := k.locker(), k.name()
+	ctx, cancel := context.WithCancel(context.Background())
+	lock, err := l.Acquire(ctx, name)
+	cancel()
+	if err != nil {
+		k.Fatal(err)
+	}
+	k.held(lock, 5*k.b.TTL)
+	k.taken(k.locker(), name)
+	k.release(lock)
+}
+
+func (k *kit) needsDelete() {
+	if k.b.Delete == nil {
+		k.Skip("NOT TESTED: the backend gives no Delete")
+	}
+}

@@ -1,0 +1,106 @@
+package locktest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock"
+)
+
+// A19: a holder that dies is followed by the next, with a greater token, once
+// its TTL is over.
+func deadHolder(k *kit) {
+	other, name := k.locker(), k.name()
+	var token fencelock.Token
+	var die func()
+	if k.b.Worker != nil {
+		w, n := k.start(order{Name: name, TTL: k.b.TTL})
+		token, die = fencelock.Token(n), w.kill
+	} else { // to the server a process that falls silent is one that has died
+		l, link := k.via()
+		token, die = k.acquire(l, name).Token(), link.BlackHole
+	}
+	k.taken(other, name)
+	got := make(chan fencelock.Lock, 1)
+	go func() {
+		defer close(got)
+		lock, err := k.get(other, name)
+		if err != nil {
+			k.Error(err)
+			return
+		}
+		got <- lock
+	}()
+	<-time.After(k.b.TTL / 4) // the next one is waiting by now, most likely
+	start := time.Now()
+	die()
+	lock := <-got
+	if lock == nil {
+		return
+	}
+	if d := time.Since(start); d > k.b.TTL+soon {
+		k.Errorf("the next holder waited for %v, the TTL is %v", d, k.b.TTL)
+	}
+	if lock.Token() <= token {
+		k.Errorf("token %d after %d", lock.Token(), token)
+	}
+	k.release(lock)
+}
+
+func fairWithPasses(k *kit)    { fair(k, 4095) }
+func fairWithoutPasses(k *kit) { fair(k, 0) }
+
+// A22: processes that fight for one name get it about equally often.
+func fair(k *kit, passes int) {
+	const processes, tries = 4, 3
+	var counts []int64
+	for range tries { // a busy machine may starve a whole process, once
+		counts = contest(k, processes, order{
+			Name: k.name(), TTL: 10 * k.b.TTL, Goroutines: 10, Passes: passes, For: time.Duration(k.rounds(20)) * 100 * time.Millisecond,
+		})
+		if least := slices.Min(counts); least > 0 && slices.Max(counts) <= 2*least {
+			k.Logf("locks per process: %v", counts)
+			return
+		}
+	}
+	k.Errorf("locks per process: %v, the most should be at most twice the least", counts)
+}
+
+func contest(k *kit, processes int, o order) []int64 {
+	counts, errs := make([]int64, processes), make([]error, processes)
+	var all sync.WaitGroup
+	if k.b.Worker == nil {
+		var lockers []Locker
+		for range processes {
+			lockers = append(lockers, k.b.New(k, fencelock.TTL(o.TTL), fencelock.Passes(o.Passes)))
+		}
+		for i, l := range lockers {
+			k.closing(l)
+			all.Go(func() { counts[i], errs[i] = rush(l, o) })
+		}
+	} else {
+		var workers []*worker
+		for range processes {
+			w, _ := k.start(o)
+			workers = append(workers, w)
+		}
+		for i, w := range workers {
+			all.Go(func() {
+				if _, err := fmt.Fprintln(w.in, "go"); err != nil {
+					errs[i] = err
+					return
+				}
+				counts[i], errs[i] = w.read("done")
+			})
+		}
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			k.Fatal(err)
+		}
+	}
+	return counts
+}

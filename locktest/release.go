@@ -1,0 +1,108 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fencelock/fencelock"
+)
+
+// A2: a Release on an ended ctx still releases.
+func releaseDone(k *kit) {
+	l, other, name := k.locker(), k.locker(), k.name()
+	lock := k.acquire(l, name)
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := lock.Release(done); err != nil && !errors.Is(err, context.Canceled) {
+		k.Errorf("Release with a done ctx: %v", err)
+	}
+	if err := lock.Release(k.ctx(long)); err != nil {
+		k.Errorf("Release after that: %v", err)
+	}
+	k.free(other, name, k.b.TTL/2+soon/10)
+}
+
+func releaseTwice(k *kit) {
+	l, name := k.locker(), k.name()
+	lock := k.acquire(l, name)
+	k.release(lock)
+	next := k.acquire(l, name)
+	k.release(lock) // the same answer, and no harm to the next holder
+	k.taken(k.locker(), name)
+	if err := next.Err(); err != nil {
+		k.Errorf("a second Release of the first lock ended the second: %v", err)
+	}
+	k.release(next)
+}
+
+// A2: a Release that its ctx cut short goes on, and can be repeated.
+func releaseCutShort(k *kit) {
+	l, link := k.via(fencelock.TTL(10 * k.b.TTL))
+	other, name := k.locker(), k.name()
+	lock := k.acquire(l, name)
+	link.Freeze()
+	start := time.Now()
+	err := lock.Release(k.ctx(100 * time.Millisecond))
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, fencelock.ErrLost) {
+		k.Errorf("Release on a frozen link: %v, want its ctx's error", err)
+	}
+	if d := time.Since(start); d > soon {
+		k.Errorf("Release returned %v after a ctx of 100 ms", d)
+	}
+	link.Heal()
+	if err := lock.Release(k.ctx(long)); err != nil {
+		k.Errorf("Release repeated: %v", err)
+	}
+	k.free(other, name, soon)
+}
+
+// A5: the Release of one who has lost the lock leaves the next holder alone.
+func lateRelease(k *kit) {
+	l, link := k.via()
+	other, third, name := k.locker(), k.locker(), k.name()
+	lock := k.acquire(l, name)
+	link.Freeze()
+	next := k.acquire(other, name)
+	k.lost(lock, long)
+	link.Heal()
+	for range 2 {
+		if err := lock.Release(k.ctx(long)); !errors.Is(err, fencelock.ErrLost) {
+			k.Errorf("Release of a lost lock: %v, want ErrLost", err)
+		}
+	}
+	k.taken(third, name)
+	k.held(next, next.Valid())
+	k.taken(third, name)
+	k.release(next)
+	if next.Token() <= lock.Token() {
+		k.Errorf("the next holder has token %d after %d", next.Token(), lock.Token())
+	}
+}
+
+// A10: when the locks are released, nothing renews them.
+func noRenewalAfterRelease(k *kit) {
+	if k.b.Commands == nil {
+		k.Skip("NOT TESTED: the backend gives no Commands")
+	}
+	l, names := k.locker(), k.list(20)
+	k.each(names, len(names), func(name string) error {
+		for range k.rounds(500) {
+			lock, err := k.get(l, name)
+			if err != nil {
+				return err
+			}
+			if err := lock.Release(context.Background()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	last, since := k.b.Commands(k), time.Now()
+	k.until("no command for a whole TTL", 10*k.b.TTL+long, func() bool {
+		if n := k.b.Commands(k); n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) > k.b.TTL
+	})
+}

@@ -1,0 +1,137 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock"
+)
+
+// empty waits until the server keeps nothing for anybody.
+func (k *kit) empty(when string) {
+	k.Helper()
+	if k.b.Residue == nil {
+		return
+	}
+	var left []string
+	defer func() {
+		if k.Failed() {
+			k.Logf("%s, the server keeps %q", when, left)
+		}
+	}()
+	k.until("the server keeps nothing "+when, k.b.TTL+soon, func() bool {
+		left = k.b.Residue(k)
+		return len(left) == 0
+	})
+}
+
+// A cancelled, timed-out, refused or failed acquire leaves nothing.
+func nothingLeft(k *kit) {
+	if k.b.Residue == nil {
+		k.Skip("NOT TESTED: the backend gives no Residue")
+	}
+	holder, l := k.locker(fencelock.TTL(forever)), k.locker(fencelock.TTL(forever))
+	names := k.list(20)
+	k.empty("before")
+	locks := k.all(holder, names)
+	if len(k.b.Residue(k)) == 0 {
+		k.Fatal("the backend's Residue does not see a lock that is held")
+	}
+	k.each(names, 20, func(name string) error {
+		for range 5 {
+			if _, err := l.TryAcquire(context.Background(), name); !errors.Is(err, fencelock.ErrHeld) {
+				return fmt.Errorf("TryAcquire: %w", err)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+			_, err := l.Acquire(ctx, name)
+			cancel()
+			if err == nil {
+				return errors.New("two holders")
+			}
+			if _, err := l.Acquire(context.Background(), name, fencelock.Wait(20*time.Millisecond)); !errors.Is(err, fencelock.ErrHeld) {
+				return fmt.Errorf("Wait: %w", err)
+			}
+		}
+		return nil
+	})
+	for _, lock := range locks {
+		k.release(lock)
+	}
+	k.empty("after refused and abandoned waits")
+
+	if k.b.Via == nil {
+		return
+	}
+	far, link := k.via(fencelock.TTL(forever))
+	for _, disturb := range []func(){link.Freeze, link.BlackHole, link.Cut} {
+		k.release(k.acquire(far, k.name()))
+		disturb()
+		k.each(k.list(20), 20, func(name string) error {
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			defer cancel()
+			if _, err := far.Acquire(ctx, name); err == nil {
+				return errors.New("acquired from a server that is gone")
+			}
+			return nil
+		})
+		link.Heal()
+		k.empty("after acquires that failed")
+	}
+}
+
+// A21: a Locker that nobody uses keeps nothing, here or at the server, and
+// works again afterwards.
+func idleCostsNothing(k *kit) {
+	l, other := k.locker(), k.locker()
+	use := func() {
+		names := k.list(20)
+		locks := k.all(l, names)
+		var waits sync.WaitGroup
+		for _, name := range names {
+			waits.Go(func() {
+				if lock, err := k.get(other, name); err != nil {
+					k.Error(err)
+				} else {
+					_ = lock.Release(context.Background())
+				}
+			})
+		}
+		k.held(locks[names[0]], k.b.TTL/2)
+		for _, lock := range locks {
+			k.release(lock)
+		}
+		waits.Wait()
+	}
+	before := runtime.NumGoroutine()
+	for range 2 {
+		use()
+		k.empty("when all Lockers are idle")
+		now := 0
+		k.until("no goroutine is left", k.b.TTL+soon, func() bool {
+			now = runtime.NumGoroutine()
+			return now <= before+4 // a client may keep some per connection, not per lock
+		})
+	}
+}
+
+// A20: ten thousand names at once, and none of them left.
+func manyNames(k *kit) {
+	l := k.locker(fencelock.TTL(forever))
+	names := k.list(k.rounds(10_000))
+	locks := k.all(l, names)
+	for _, lock := range locks {
+		if err := lock.Err(); err != nil {
+			k.Fatal(err)
+		}
+	}
+	goroutines := runtime.NumGoroutine()
+	if goroutines > len(names)/10+200 {
+		k.Errorf("%d goroutines for %d locks", goroutines, len(names))
+	}
+	k.each(names, 64, func(name string) error { return locks[name].Release(context.Background()) })
+	k.empty("after all have been released")
+}

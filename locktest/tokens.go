@@ -1,0 +1,234 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencelock/fencelock"
+)
+
+// A14: goroutines of one process exclude each other; run with -race.
+func excludesGoroutines(k *kit) {
+	l, name, rounds := k.locker(), k.name(), k.rounds(40)
+	counter, inside := 0, atomic.Int32{}
+	k.each(k.list(50), 50, func(string) error {
+		for range rounds {
+			lock, err := k.get(l, name)
+			if err != nil {
+				return err
+			}
+			if n := inside.Add(1); n != 1 {
+				return fmt.Errorf("%d goroutines hold one lock", n)
+			}
+			counter++
+			inside.Add(-1)
+			if err := lock.Release(context.Background()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if counter != 50*rounds {
+		k.Errorf("the counter is %d after %d increments", counter, 50*rounds)
+	}
+}
+
+// A13 and the promise of the fence: tokens rise from hold to hold, through
+// passes, releases and changes of process.
+func tokensRise(k *kit) {
+	const processes, goroutines = 4, 8
+	name, rounds := k.name(), k.rounds(50)
+	var lockers []Locker
+	for i := range processes {
+		if i%2 == 0 {
+			lockers = append(lockers, k.locker())
+		} else {
+			lockers = append(lockers, k.locker(fencelock.Passes(3)))
+		}
+	}
+	var tokens []fencelock.Token // guarded by the lock under test
+	var mu sync.Mutex            // and by a real one, so that a failure is no data race
+	k.each(k.list(processes*goroutines), processes*goroutines, func(string) error {
+		mu.Lock()
+		l := lockers[0]
+		lockers = append(lockers[1:], l)
+		mu.Unlock()
+		for range rounds {
+			lock, err := k.get(l, name)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			tokens = append(tokens, lock.Token())
+			mu.Unlock()
+			if err := lock.Release(context.Background()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if len(tokens) != processes*goroutines*rounds {
+		k.Errorf("%d holds, want %d", len(tokens), processes*goroutines*rounds)
+	}
+	for i := 1; i < len(tokens); i++ {
+		if tokens[i] <= tokens[i-1] {
+			k.Fatalf("hold %d has token %d after %d", i, tokens[i], tokens[i-1])
+		}
+	}
+}
+
+// A13: an owner is an acquisition, not a process, and each has a greater token.
+func ownersDiffer(k *kit) {
+	l, other, name := k.locker(), k.locker(), k.name()
+	var last fencelock.Token
+	for i := range 6 {
+		lock := k.acquire([]Locker{l, l, other}[i%3], name)
+		if lock.Token() <= last {
+			k.Fatalf("token %d after %d", lock.Token(), last)
+		}
+		last = lock.Token()
+		k.taken(l, name)
+		k.taken(other, name)
+		k.release(lock)
+	}
+}
+
+func passesZero(k *kit) {
+	for _, passes := range []int{0, 4095} {
+		var passed, granted atomic.Int32
+		l := k.locker(fencelock.Passes(passes), fencelock.Observe(func(_ context.Context, e fencelock.Event) {
+			switch {
+			case e.Kind == fencelock.EventAcquire && e.Passed:
+				passed.Add(1)
+			case e.Kind == fencelock.EventAcquire:
+				granted.Add(1)
+			}
+		}))
+		name := k.name()
+		k.each(k.list(10), 10, func(string) error {
+			for range 20 {
+				lock, err := k.get(l, name)
+				if err != nil {
+					return err
+				}
+				if err := lock.Release(context.Background()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if n := passed.Load() + granted.Load(); n != 200 {
+			k.Errorf("Passes(%d): %d acquire events, want 200", passes, n)
+		}
+		if passes == 0 && passed.Load() > 0 {
+			k.Errorf("Passes(0): %d locks were passed on", passed.Load())
+		}
+	}
+}
+
+func minToken(k *kit) {
+	l, other, name := k.locker(), k.locker(), k.name()
+	lock := k.acquire(l, name)
+	least := lock.Token() + 100_000 // not more than a tenth of a second if tokens are microseconds
+	k.release(lock)
+	got, err := other.TryAcquire(k.ctx(long), name, fencelock.MinToken(least))
+	switch {
+	case errors.Is(err, fencelock.ErrRegressed): // it cannot raise its tokens, and says so
+		k.free(l, name, soon)
+		return
+	case err != nil:
+		k.Fatal(err)
+	case got.Token() <= least:
+		k.Errorf("MinToken(%d) gave %d", least, got.Token())
+	}
+	k.release(got)
+	again := k.acquire(l, name)
+	if again.Token() <= got.Token() {
+		k.Errorf("after MinToken: token %d after %d", again.Token(), got.Token())
+	}
+	k.release(again)
+}
+
+// One caller with a wrong clock must not spoil a name for everybody.
+func minTokenFar(k *kit) {
+	l, name := k.locker(), k.name()
+	lock := k.acquire(l, name)
+	was := lock.Token()
+	k.release(lock)
+	year := fencelock.Token(365 * 24 * time.Hour / time.Microsecond)
+	for _, least := range []fencelock.Token{was + year, math.MaxInt64 - 1, math.MaxInt64} {
+		for _, acquire := range []func(context.Context, string, ...fencelock.Option) (fencelock.Lock, error){l.Acquire, l.TryAcquire} {
+			_, err := acquire(k.ctx(long), name, fencelock.MinToken(least))
+			if err == nil || errors.Is(err, fencelock.ErrHeld) || errors.Is(err, context.DeadlineExceeded) {
+				k.Fatalf("MinToken(%d): %v, want a refusal", least, err)
+			}
+		}
+	}
+	lock = k.acquire(k.locker(), name)
+	if t := lock.Token(); t <= was || t >= was+year {
+		k.Errorf("after the refusals the token is %d, it was %d", t, was)
+	}
+	k.release(lock)
+}
+
+// A waiter that asks for more than a pass can give is served by a grant.
+func minTokenOfWaiter(k *kit) {
+	l, name := k.locker(), k.name()
+	lock := k.acquire(l, name)
+	least := lock.Token() + 100_000
+	type result struct {
+		lock fencelock.Lock
+		err  error
+	}
+	got := make(chan result, 1)
+	go func() {
+		lock, err := k.get(l, name, fencelock.MinToken(least))
+		got <- result{lock, err}
+	}()
+	k.held(lock, 50*time.Millisecond)
+	k.release(lock)
+	r := <-got
+	switch {
+	case errors.Is(r.err, fencelock.ErrRegressed):
+		k.free(l, name, soon)
+		return
+	case r.err != nil:
+		k.Fatal(r.err)
+	case r.lock.Token() <= least:
+		k.Errorf("a waiter with MinToken(%d) got %d", least, r.lock.Token())
+	}
+	k.release(r.lock)
+}
+
+// A waiter gets the TTL that it asked for, not that of the hold before it.
+func ttlOfWaiter(k *kit) {
+	if k.b.FixedTTL {
+		k.Skip("the TTL is fixed at New")
+	}
+	l, name := k.locker(), k.name()
+	for _, ttl := range []time.Duration{20 * k.b.TTL, k.b.TTL} {
+		before := 21*k.b.TTL - ttl
+		lock := k.acquire(l, name, fencelock.TTL(before))
+		valid := make(chan time.Duration, 1)
+		go func() {
+			next, err := k.get(l, name, fencelock.TTL(ttl))
+			if err != nil {
+				k.Error(err)
+				valid <- 0
+				return
+			}
+			valid <- next.Valid()
+			_ = next.Release(context.Background())
+		}()
+		k.held(lock, 50*time.Millisecond)
+		k.release(lock)
+		if v := <-valid; v <= ttl/4 || v > max(ttl, 5*time.Second) {
+			k.Errorf("behind a hold of TTL(%v) a waiter with TTL(%v) got a lock valid for %v", before, ttl, v)
+		}
+	}
+}
