@@ -59,7 +59,7 @@ func (n *Node) info(ctx context.Context, section, field string) string {
 func (n *Node) ask(ctx context.Context, args ...any) (any, error) {
 	cmd := redis.NewCmd(ctx, args...)
 	done := make(chan error, 1)
-	n.spawn(func() { done <- n.client.Process(context.WithoutCancel(ctx), cmd) })
+	n.Go(func() { done <- n.client.Process(context.WithoutCancel(ctx), cmd) })
 	select {
 	case err := <-done:
 		return cmd.Val(), err

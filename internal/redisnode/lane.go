@@ -31,14 +31,14 @@ func (n *Node) submit(jobs ...*job) {
 	switch {
 	case n.cluster != nil:
 		// Finding the master may load the cluster's map over the network.
-		n.spawn(func() {
+		n.Go(func() {
 			for _, j := range jobs {
 				n.laneOf(j).submit(j)
 			}
 		})
 	case n.Sharded():
 		for _, j := range jobs {
-			n.spawn(func() {
+			n.Go(func() {
 				if j.take() {
 					n.send([]*job{j})
 				}

@@ -87,8 +87,8 @@ func (n *Node) Wait(ctx context.Context) error {
 	}
 }
 
-// spawn runs f in a goroutine that Wait waits for.
-func (n *Node) spawn(f func()) {
+// Go runs f in a goroutine that Wait waits for.
+func (n *Node) Go(f func()) {
 	n.begin()
 	go func() {
 		defer n.end()

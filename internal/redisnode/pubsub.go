@@ -116,7 +116,7 @@ func (s *subscriber) start() {
 			done: make(chan struct{}),
 		}
 		l := s.link
-		s.node.spawn(func() { s.run(l) })
+		s.node.Go(func() { s.run(l) })
 	}
 	select {
 	case s.link.kick <- struct{}{}:
@@ -170,7 +170,7 @@ func (s *subscriber) connect(l *link, gap bool) error {
 
 	broken := make(chan struct{})
 	writer := make(chan error, 1)
-	s.node.spawn(func() {
+	s.node.Go(func() {
 		err := s.write(l, ps, broken)
 		_ = ps.Close() // ends the read below
 		writer <- err

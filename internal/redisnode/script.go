@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/fencelock/fencelock/internal/lease"
 )
 
 // lib is put before every Script, see there for its functions.
@@ -49,10 +47,16 @@ type Result struct {
 	// Sent is the time just before the call was first written to a connection,
 	// zero if it never was.
 	Sent time.Time
-	// Err is the client's error or the ctx's. It is marked lease.Definite if
-	// the call was never written, by any of the client's retries.
+	// Err is the client's error or the ctx's.
 	Err error
+	// Pending is nil unless ctx ended before the reply had come and the call
+	// may have been sent. It is closed when the client is done with it.
+	Pending <-chan struct{}
 }
+
+// Unsent reports whether the call failed and cannot have reached the server: it
+// was never written, by any of the client's retries.
+func (r Result) Unsent() bool { return r.Err != nil && r.Sent.IsZero() && r.Pending == nil }
 
 // Strings returns the value as an array of strings.
 func (r Result) Strings() ([]string, error) {
@@ -78,7 +82,7 @@ func (n *Node) Run(ctx context.Context, s *Script, keys []string, args ...string
 		return j.result, j.result.Err
 	}
 	if err := ctx.Err(); err != nil {
-		return Result{Err: lease.Definite(err)}, lease.Definite(err)
+		return Result{Err: err}, err
 	}
 	j.group = &group{left: 1, done: make(chan struct{})}
 	n.submit(j)
@@ -145,9 +149,6 @@ func (j *job) take() bool { return j.state.CompareAndSwap(queued, taken) }
 
 // end publishes the result.
 func (j *job) end() {
-	if j.result.Err != nil && j.result.Sent.IsZero() {
-		j.result.Err = lease.Definite(j.result.Err)
-	}
 	j.state.Store(ended)
 	if g := j.group; g != nil && atomic.AddInt64(&g.left, -1) == 0 {
 		close(g.done)
@@ -158,11 +159,11 @@ func (j *job) end() {
 func (j *job) outcome(ctx context.Context) Result {
 	switch {
 	case j.state.CompareAndSwap(queued, dropped):
-		return Result{Err: lease.Definite(ctx.Err())}
+		return Result{Err: ctx.Err()}
 	case j.state.Load() == ended:
 		return j.result
 	}
-	return Result{Err: ctx.Err()}
+	return Result{Err: ctx.Err(), Pending: j.group.done}
 }
 
 // cmd returns the command for one sending.

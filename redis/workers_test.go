@@ -1,0 +1,3 @@
+package redis_test
+
+func registerWorkers() {}
