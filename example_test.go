@@ -1,0 +1,143 @@
+package fencelock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/mem"
+)
+
+// newLocker stands for redis.New(client) or another backend's New.
+func newLocker(server *mem.Server, opts ...fencelock.Option) *mem.Locker {
+	l, err := mem.New(server, opts...)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// A critical section: the function runs while the lock is held, its ctx ends if
+// the lock is lost, and the token goes with every write.
+func ExampleWithLock() {
+	locker, fence := newLocker(mem.NewServer()), mem.NewFence()
+	ctx := context.Background()
+
+	err := fencelock.WithLock(ctx, locker, "invoices/2026-11",
+		func(ctx context.Context, token fencelock.Token) error {
+			if err := fence.Admit(ctx, "invoices/2026-11", token); err != nil {
+				return err // a later holder has been here
+			}
+			fmt.Println("settling once")
+			return nil
+		}, fencelock.TTL(10*time.Second))
+
+	fmt.Println(err)
+	// Output:
+	// settling once
+	// <nil>
+}
+
+// A job that runs on every replica and should run once: whoever finds the lock
+// held has nothing to do.
+func ExampleWithLock_try() {
+	server := mem.NewServer()
+	here, there := newLocker(server), newLocker(server)
+	ctx := context.Background()
+
+	lock, _ := there.Acquire(ctx, "nightly")
+	err := fencelock.WithLock(ctx, here, "nightly",
+		func(context.Context, fencelock.Token) error { return nil }, fencelock.Wait(0))
+	if errors.Is(err, fencelock.ErrHeld) {
+		fmt.Println("another replica runs it")
+	}
+	_ = lock.Release(ctx)
+	// Output: another replica runs it
+}
+
+// What the fence is for: a holder whose lock has gone wakes up and writes.
+func ExampleFence() {
+	server, fence := mem.NewServer(), mem.NewFence()
+	a, b := newLocker(server), newLocker(server)
+	ctx := context.Background()
+
+	old, _ := a.Acquire(ctx, "balance")
+	server.Expire("balance") // the holder sleeps, its TTL passes
+	lock, _ := b.Acquire(ctx, "balance")
+
+	fmt.Println(fence.Admit(ctx, "balance", lock.Token()))
+	err := fence.Admit(ctx, "balance", old.Token()) // the old holder wakes up
+	fmt.Println(errors.Is(err, fencelock.ErrStale))
+	// Output:
+	// <nil>
+	// true
+}
+
+// A Lock in hand, for work that is no function call. Lost is closed in time to
+// stop before anybody else can have the lock.
+func ExampleLock() {
+	locker := newLocker(mem.NewServer())
+	lock, err := locker.Acquire(context.Background(), "leader", fencelock.Wait(5*time.Second))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lock.Release(context.Background())
+	select {
+	case <-lock.Lost():
+		fmt.Println(lock.Err())
+	case <-time.After(time.Millisecond):
+		fmt.Println("still held:", lock.Valid() > 0)
+	}
+	// Output: still held: true
+}
+
+func ExampleObserve() {
+	locker := newLocker(mem.NewServer(), fencelock.Observe(func(_ context.Context, e fencelock.Event) {
+		fmt.Println(e.Kind, e.Name, e.Err)
+	}))
+	ctx := context.Background()
+	lock, _ := locker.Acquire(ctx, "a")
+	_ = lock.Release(ctx)
+	// Output:
+	// acquire a <nil>
+	// release a <nil>
+}
+
+// The errors tell the conditions apart.
+func ExampleHeldError() {
+	server := mem.NewServer()
+	there, here := newLocker(server), newLocker(server)
+	ctx := context.Background()
+	lock, _ := there.Acquire(ctx, "a", fencelock.TTL(time.Minute))
+	defer lock.Release(ctx)
+
+	_, err := here.TryAcquire(ctx, "a")
+	var held *fencelock.HeldError
+	if errors.As(err, &held) {
+		fmt.Printf("%s: try again in %v\n", held.Name, held.For.Round(time.Minute))
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	_, err = here.Acquire(ctx, "a")
+	fmt.Println(errors.Is(err, fencelock.ErrHeld), errors.Is(err, context.DeadlineExceeded))
+	// Output:
+	// a: try again in 1m0s
+	// true true
+}
+
+func ExampleMinToken() {
+	locker := newLocker(mem.NewServer())
+	ctx := context.Background()
+	seen := fencelock.Token(time.Now().Add(time.Hour).UnixMicro()) // what the store has admitted so far
+	lock, err := locker.Acquire(ctx, "a", fencelock.MinToken(seen))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(lock.Token() > seen, lock.Release(ctx))
+	// Output: true <nil>
+}
