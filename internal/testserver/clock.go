@@ -87,7 +87,7 @@ var clockShim = sync.OnceValues(func() (string, error) {
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		cache = os.TempDir()
+		cache = filepath.Join(os.TempDir(), fmt.Sprint("cache-", os.Getuid()))
 	}
 	dir := filepath.Join(cache, "fencelock")
 	sum := sha256.Sum256(clockSource)

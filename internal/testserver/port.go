@@ -17,6 +17,8 @@ var ports = struct {
 	given map[int]bool
 }{given: map[int]bool{}}
 
+var nextPort = freePort // replaced in tests
+
 // freePort returns a port of the loopback interface that nobody listens on and that this process has not had before.
 // It lies below the range for outgoing connections, else one of those might take it while a server restarts. Another
 // process may still take it first: start again with another port then.

@@ -81,6 +81,7 @@ func TestStartTellsWhyAServerIsNotReady(t *testing.T) {
 }
 
 func TestSharedServersCannotBeHarmed(t *testing.T) {
+	SharedRedis(t)
 	for name, harm := range map[string]func(*Redis){
 		"pause": func(r *Redis) { r.Pause() },
 		"kill":  func(r *Redis) { r.Kill() },
@@ -88,15 +89,21 @@ func TestSharedServersCannotBeHarmed(t *testing.T) {
 		"clock": func(r *Redis) { r.StepClock(time.Hour) },
 	} {
 		rec := record(t, func(tb testing.TB) { harm(SharedRedis(tb)) })
-		require.Contains(t, rec.fatal, "shared", name)
+		require.Contains(t, rec.fatal, "may not be paused, killed or stepped", name)
 	}
 }
 
 func TestMissingSkipsOrFails(t *testing.T) {
-	missing := func(tb testing.TB) { Binary(tb, "install it", "no-such-program", "neither-this") }
+	advice := "install it for " + Prefix(t)
+	missing := func(tb testing.TB) { Binary(tb, advice, "no-such-program", "neither-this") }
 	t.Setenv(RequireEnv, "")
+	var printed strings.Builder
+	loud = &printed
+	defer func() { loud = os.Stderr }()
 	rec := record(t, missing)
-	require.Contains(t, rec.skip, "no no-such-program or neither-this found: install it")
+	record(t, missing)
+	require.Equal(t, 1, strings.Count(printed.String(), "SKIPPED"), "loud, but once")
+	require.Contains(t, rec.skip, "no no-such-program or neither-this found: "+advice)
 	require.Empty(t, rec.fatal)
 	t.Setenv(RequireEnv, "1")
 	rec = record(t, missing)
@@ -111,6 +118,26 @@ func TestSharedRedisFromTheEnvironment(t *testing.T) {
 	require.Equal(t, "PONG", SharedRedis(t).Do("PING"))
 	t.Setenv(RedisEnv, "127.0.0.1:1")
 	require.Contains(t, record(t, func(tb testing.TB) { SharedRedis(tb) }).fatal, RedisEnv)
+}
+
+func TestTakenPortsAreNotUsed(t *testing.T) {
+	first := StartRedis(t)
+	taken := first.PID()
+	require.ErrorContains(t, first.ready(taken+1), "not "+strconv.Itoa(taken+1), "another server answers there")
+
+	_, port := hostPort(first.Addr())
+	asked := 0
+	nextPort = func() (int, error) {
+		if asked++; asked == 1 {
+			return strconv.Atoi(port)
+		}
+		return freePort()
+	}
+	defer func() { nextPort = freePort }()
+	second := StartRedis(t)
+	require.NotEqual(t, first.Addr(), second.Addr())
+	require.Equal(t, 2, asked)
+	require.NotContains(t, second.Log(), "in use", "the log is the running server's")
 }
 
 func TestFreePortsLieBelowOutgoingOnes(t *testing.T) {

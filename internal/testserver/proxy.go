@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"bufio"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -213,7 +214,10 @@ func (p *Proxy) due(dir Direction) time.Time {
 
 // readSome reads what is there.
 func readSome(r *bufio.Reader) ([]byte, error) {
-	b := make([]byte, 32<<10)
-	n, err := r.Read(b)
-	return b[:n], err
+	if _, err := r.Peek(1); err != nil {
+		return nil, err
+	}
+	b := make([]byte, r.Buffered())
+	_, err := io.ReadFull(r, b)
+	return b, err
 }

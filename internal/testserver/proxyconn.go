@@ -60,7 +60,7 @@ func (c *proxyConn) pump(dir Direction, from, to net.Conn) {
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		defer close(queue)
-		r := bufio.NewReader(from)
+		r := bufio.NewReaderSize(from, 32<<10)
 		for {
 			data, err := c.p.split(r)
 			if err != nil {

@@ -98,7 +98,7 @@ func (r *Redis) Info(section string) map[string]string {
 // start tries other ports as long as somebody else takes them first.
 func (r *Redis) start(path, dir string, args []string, cluster bool) error {
 	for attempt := 0; ; attempt++ {
-		port, err := freePort()
+		port, err := nextPort()
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (r *Redis) start(path, dir string, args []string, cluster bool) error {
 			"--repl-diskless-sync-delay", "0", // else a replica waits five seconds for its first copy
 		}
 		if cluster {
-			bus, err := freePort()
+			bus, err := nextPort()
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -13,14 +14,13 @@ const (
 // Cluster is a Redis Cluster of three masters without replicas.
 type Cluster struct {
 	Nodes []*Redis
-	tb    testing.TB
 }
 
 // RedisCluster starts a cluster and waits until all of its nodes serve (two seconds, which Redis waits itself). A node
 // that is down takes its own slots with it, not the others'. args are given to all nodes.
 func RedisCluster(tb testing.TB, args ...string) *Cluster {
 	tb.Helper()
-	c := &Cluster{tb: tb}
+	c := &Cluster{}
 	for i := range clusterSize {
 		n := startClusterNode(tb, args)
 		c.Nodes = append(c.Nodes, n)
@@ -51,14 +51,32 @@ func (c *Cluster) Addrs() []string {
 
 // Node returns the node that owns a key.
 func (c *Cluster) Node(key string) *Redis {
-	c.tb.Helper()
-	slot := int(c.Nodes[0].Do("CLUSTER", "KEYSLOT", key).(int64))
-	for i, n := range c.Nodes {
-		if slot < (i+1)*clusterSlots/clusterSize {
-			return n
+	i := 0
+	for clusterSlot(key) >= (i+1)*clusterSlots/clusterSize {
+		i++
+	}
+	return c.Nodes[i]
+}
+
+// clusterSlot is computed here, since any node may be down. https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
+func clusterSlot(key string) int {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			key = tag
 		}
 	}
-	return nil
+	var crc uint16 // CRC-16/XMODEM
+	for i := range len(key) {
+		crc ^= uint16(key[i]) << 8
+		for range 8 {
+			if high := crc&0x8000 != 0; high {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return int(crc) % clusterSlots
 }
 
 func clusterReady(n *Redis) bool {

@@ -45,6 +45,7 @@ func NewRedisProxy(tb testing.TB, target string) *RedisProxy {
 
 // DropReply lets the first matching request from now on reach the server and swallows its reply, and all that follows
 // on that connection, as a network that dies in between would. The connection stays open: the client has to time out.
+// Mind that the first EVALSHA of a script is answered NOSCRIPT.
 func (p *RedisProxy) DropReply(match Match) *Trap { return p.trap(match, stall) }
 
 // CutReply is DropReply, but closes the client's connection instead of the reply.

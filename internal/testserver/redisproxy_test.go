@@ -132,6 +132,23 @@ func TestRedisProxyLetsPubSubPass(t *testing.T) {
 	}
 }
 
+func TestPushMessagesAreNotTakenForReplies(t *testing.T) {
+	p, topic := NewRedisProxy(t, SharedRedis(t).Addr()), Prefix(t)
+	c, err := dialRESP(p.Addr())
+	require.NoError(t, err)
+	defer c.Close()
+	for _, words := range [][]string{{"HELLO", "3"}, {"SUBSCRIBE", topic}} {
+		_, err = c.Write(encode(words))
+		require.NoError(t, err)
+		_, err = readRESP(c.in)
+		require.NoError(t, err)
+	}
+	trap := p.DropReply(Named("PUBLISH"))
+	_, err = c.Write(encode([]string{"PUBLISH", topic, "to myself"}))
+	require.NoError(t, err)
+	require.Equal(t, ":1\r\n", trap.Wait())
+}
+
 func TestRedisProxyPassesEveryType(t *testing.T) {
 	p := NewRedisProxy(t, StartRedis(t, "--enable-debug-command", "yes").Addr())
 	for _, protocol := range []int{2, 3} {

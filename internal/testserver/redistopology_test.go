@@ -51,19 +51,16 @@ func TestCluster(t *testing.T) {
 	}
 	require.Len(t, used, clusterSize)
 
-	c.Nodes[0].Pause()
-	k := "a"
-	for i := 0; c.Nodes[1] != c.clusterNode(k); i++ {
-		k = fmt.Sprint("b", i)
+	for _, k := range []string{"", "a", "{a}b", "b{a}", "{}a", "{{a}}", "a{b", "}a{b}{c}"} {
+		require.Equal(t, int64(clusterSlot(k)), c.Nodes[0].Do("CLUSTER", "KEYSLOT", k), k)
 	}
-	require.NoError(t, cc.Set(ctx, k, "v", 0).Err(), "the other nodes go on")
+	c.Nodes[0].Pause()
+	for i := range 50 {
+		if k := fmt.Sprint("key", i); c.Node(k) != c.Nodes[0] {
+			require.NoError(t, cc.Set(ctx, k, i, 0).Err(), "the other nodes go on")
+		}
+	}
 	c.Nodes[0].Resume()
-}
-
-// clusterNode asks a node that is never paused here.
-func (c *Cluster) clusterNode(key string) *Redis {
-	slot := int(c.Nodes[2].Do("CLUSTER", "KEYSLOT", key).(int64))
-	return c.Nodes[slot*clusterSize/clusterSlots]
 }
 
 func TestCallsCountsCommandsAlsoInScripts(t *testing.T) {

@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -12,7 +13,10 @@ import (
 // RequireEnv is the environment variable that turns skips for want of a server into failures when it is 1.
 const RequireEnv = "FENCELOCK_TEST_REQUIRE"
 
-var said sync.Map // reasons already printed
+var (
+	loud io.Writer = os.Stderr
+	said sync.Map  // reasons already printed
+)
 
 // Missing skips the test because something on this machine is missing, loudly, or fails it under RequireEnv.
 func Missing(tb testing.TB, format string, args ...any) {
@@ -22,7 +26,7 @@ func Missing(tb testing.TB, format string, args ...any) {
 		tb.Fatalf("testserver: %s (%s=1)", why, RequireEnv)
 	}
 	if _, again := said.LoadOrStore(why, true); !again {
-		fmt.Fprintf(os.Stderr, "SKIPPED: %s\n", why)
+		fmt.Fprintf(loud, "SKIPPED: %s\n", why)
 	}
 	tb.Skipf("testserver: %s", why)
 }
