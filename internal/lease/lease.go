@@ -166,10 +166,11 @@ func (l *Locker) await(ctx context.Context, ln *line, w *waiter) (*handle, error
 			return nil, l.ended(ctx, ln.name, known, left)
 		}
 		l.mu.Unlock()
-		// It was served at this moment: take the result and give it back.
-		if o = <-w.served; o.handle != nil {
+		// It was served at this moment: take the result and, if it is the caller
+		// who has left, give it back.
+		if o = <-w.served; o.handle != nil && context.Cause(ctx) != errWaitOver {
 			l.giveBack(o.handle)
-			return nil, l.ended(ctx, ln.name, true, 0)
+			return nil, l.ended(ctx, ln.name, false, 0)
 		}
 	}
 	if o.err != nil {
