@@ -70,11 +70,11 @@ const (
 // accepts only what lies strictly above all that it has accepted before. No
 // clock has a part in it; a client whose clock is behind needs the second round.
 type ballot struct {
-	block                 // the proposal
-	min   fencelock.Token // the tokens must lie above it
-	size  int             // of the block that is wanted
-	votes []vote          // on the proposal, by node
-	second bool           // this is the second round
+	block                  // the proposal
+	min    fencelock.Token // the tokens must lie above it
+	size   int             // of the block that is wanted
+	votes  []vote          // on the proposal, by node
+	second bool            // this is the second round
 }
 
 func newBallot(nodes int, p block, min fencelock.Token, size int) *ballot {
@@ -86,7 +86,7 @@ func newBallot(nodes int, p block, min fencelock.Token, size int) *ballot {
 // for nothing: accepts of two rounds do not add up to a majority, since one node
 // may have given both.
 func (b *ballot) hear(node int, v vote) result {
-	if v.to != b.block || b.votes[node].verdict != silent {
+	if was := b.votes[node].verdict; v.to != b.block || was != silent && was != failed {
 		return open
 	}
 	b.votes[node] = v
@@ -109,11 +109,11 @@ func (b *ballot) hear(node int, v vote) result {
 	return refused
 }
 
-// silence counts the nodes that have not voted as failed.
-func (b *ballot) silence(err error) result {
+// silence counts nodes that have not voted as failed.
+func (b *ballot) silence(err error, which func(node int) bool) result {
 	state := open
 	for node, v := range b.votes {
-		if v.verdict == silent && state == open {
+		if v.verdict == silent && state == open && which(node) {
 			state = b.hear(node, vote{verdict: failed, to: b.block, err: err})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -14,8 +15,9 @@ import (
 // driver is lease.Driver, lease.Waker and lease.Idler over independent nodes.
 type driver struct {
 	nodes    []*redisnode.Node
-	janitors []*janitor // one a node
-	crew     crew       // all goroutines but those of the nodes
+	janitors []*janitor    // one a node
+	suspects []atomic.Bool // by node: its last call got no answer in time
+	crew     crew          // all goroutines but those of the nodes
 	timeout  time.Duration
 	prefix   string
 	source   fencelock.TokenSource // nil: the nodes' own tokens
@@ -34,7 +36,7 @@ var _ interface {
 func validity(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
 // patience is how long to wait for a node within ttl.
-func (d *driver) patience(ttl time.Duration) time.Duration { return min(d.timeout, ttl/4) }
+func (d *driver) patience(ttl time.Duration) time.Duration { return min(d.timeout, ttl/2) }
 
 func (d *driver) quorum() int { return len(d.nodes)/2 + 1 }
 
@@ -145,7 +147,7 @@ func (d *driver) bury(ctx context.Context, r lease.Request, last fencelock.Token
 // buryAt tells one node, and leaves the rest to its janitor if it does not
 // answer in time.
 func (d *driver) buryAt(ctx context.Context, node int, g grave, patience time.Duration) (standing, error) {
-	s, err := standingOf(run(ctx, d.nodes[node], g.call(), patience))
+	s, err := standingOf(d.ask(ctx, node, g.call(), patience))
 	if err != nil {
 		d.janitors[node].add(g)
 	}
@@ -155,6 +157,15 @@ func (d *driver) buryAt(ctx context.Context, node int, g grave, patience time.Du
 // abandon buries r in the background.
 func (d *driver) abandon(r lease.Request, last fencelock.Token) {
 	d.crew.spawn(func() { d.bury(context.Background(), r, last) })
+}
+
+// ask makes one call to a node, for at most patience, whatever becomes of ctx.
+func (d *driver) ask(ctx context.Context, node int, c redisnode.Call, patience time.Duration) redisnode.Result {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	res, _ := d.nodes[node].Run(ctx, c.Script, c.Keys, c.Args...)
+	d.suspects[node].Store(errors.Is(res.Err, context.DeadlineExceeded))
+	return res
 }
 
 // answers is what a node says of a batch.
@@ -175,9 +186,9 @@ func (d *driver) askAll(ctx context.Context, node int, calls []redisnode.Call, p
 
 // tally counts what the nodes say of one hold.
 type tally struct {
-	nodes  int
-	of     [taken + 1]int
-	errs   []error
+	nodes int
+	of    [taken + 1]int
+	errs  []error
 }
 
 func (t *tally) add(s standing, err error) {

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"context"
 	_ "embed"
 	"fmt"
 	"strconv"
@@ -134,12 +133,4 @@ func standingOf(res redisnode.Result) (standing, error) {
 		}
 	}
 	return unknown, fmt.Errorf("unexpected reply %v", res.Value)
-}
-
-// run makes one call to a node, for at most d.
-func run(ctx context.Context, n *redisnode.Node, c redisnode.Call, d time.Duration) redisnode.Result {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
-	defer cancel()
-	res, _ := n.Run(ctx, c.Script, c.Keys, c.Args...)
-	return res
 }

@@ -36,6 +36,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -71,16 +72,16 @@ func Tokens(source fencelock.TokenSource) fencelock.Option {
 	return func(s *option.Set) { s.Put(tokensKey{}, source) }
 }
 
-// NodeTimeout is how long to wait for a node that does not answer before an
-// attempt or a renewal goes on without it; the default is 500 ms. It is never
-// more than a quarter of the TTL, since a lock that is had late is worth little. A
-// majority that answers sooner is never kept waiting for the others. For New only.
+// NodeTimeout is how long an attempt or a renewal waits for a node that does not
+// answer, before it goes on without it; the default is 2 seconds, at most half
+// the TTL. A majority that answers sooner is not kept waiting for the others, and
+// a node that has not answered the last time gets a tenth. For New only.
 func NodeTimeout(d time.Duration) fencelock.Option {
 	return func(s *option.Set) { s.Put(timeoutKey{}, d) }
 }
 
 const (
-	defTimeout = 500 * time.Millisecond
+	defTimeout = 2 * time.Second
 	identify   = time.Second // for the nodes to say who they are
 )
 
@@ -99,7 +100,7 @@ func New(clients []redis.UniversalClient, opts ...fencelock.Option) (*Locker, er
 	if len(clients)%2 == 0 {
 		return nil, fmt.Errorf("fencelock: redlock.New: %d nodes: the number must be odd, or no majority would be left when half of them fail", len(clients))
 	}
-	d := &driver{timeout: defTimeout, prefix: set.Prefix}
+	d := &driver{timeout: defTimeout, prefix: set.Prefix, suspects: make([]atomic.Bool, len(clients))}
 	if v := set.Own(timeoutKey{}); v != nil {
 		if d.timeout = v.(time.Duration); d.timeout <= 0 {
 			return nil, fmt.Errorf("fencelock: redlock.New: NodeTimeout(%v) is not positive", d.timeout)
@@ -123,7 +124,7 @@ func New(clients []redis.UniversalClient, opts ...fencelock.Option) (*Locker, er
 	}
 	var id [8]byte
 	rand.Read(id[:])
-	d.turns = turns{nodes: d.nodes, crew: &d.crew, id: hex.EncodeToString(id[:]), timeout: d.timeout}
+	d.turns = turns{driver: d, id: hex.EncodeToString(id[:])}
 	return &Locker{eng: lease.New(d, set), driver: d}, nil
 }
 

@@ -29,9 +29,9 @@ func (l *Locker) Status(ctx context.Context, name string) (fencelock.Status, err
 		err error
 	}
 	replies := make(chan reply, len(d.nodes))
-	for _, node := range d.nodes {
+	for node := range d.nodes {
 		d.crew.spawn(func() {
-			v, err := viewOf(run(ctx, node, call, d.timeout))
+			v, err := viewOf(d.ask(ctx, node, call, d.timeout))
 			replies <- reply{v, err}
 		})
 	}

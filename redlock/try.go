@@ -82,8 +82,10 @@ func (d *driver) campaign(r lease.Request) *campaign {
 
 func (c *campaign) run(ctx context.Context) (lease.Grant, error) {
 	patience := c.d.patience(c.r.TTL)
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
+	early := time.NewTimer(patience / 10)
+	defer early.Stop()
+	late := time.NewTimer(patience)
+	defer late.Stop()
 	c.send(ctx)
 	for {
 		state := open
@@ -91,8 +93,11 @@ func (c *campaign) run(ctx context.Context) (lease.Grant, error) {
 		case v := <-c.cast:
 			c.note(v)
 			state = c.ballot.hear(v.node, v.vote)
-		case <-timer.C:
-			state = c.ballot.silence(errSilent)
+		case <-early.C:
+			// A hung node must not make those wait who have half of the votes each.
+			state = c.ballot.silence(errSilent, func(node int) bool { return c.d.suspects[node].Load() })
+		case <-late.C:
+			state = c.ballot.silence(errSilent, func(int) bool { return true })
 		case <-ctx.Done():
 			return lease.Grant{}, lease.Definite(ctx.Err())
 		}
@@ -106,7 +111,8 @@ func (c *campaign) run(ctx context.Context) (lease.Grant, error) {
 				State: b.block,
 			}, nil
 		case again:
-			timer.Reset(patience)
+			early.Reset(patience / 10)
+			late.Reset(patience)
 			c.send(ctx)
 		case refused:
 			c.d.floors.raise(c.r.Key, b.median())
@@ -129,10 +135,10 @@ func (c *campaign) send(ctx context.Context) {
 	c.pending += len(c.d.nodes)
 	p := proposal{c.ballot.block, c.r.Attempt, c.r.TTL, c.waiter}
 	call, patience := p.call(c.keys), c.d.patience(c.r.TTL)
-	for i, node := range c.d.nodes {
+	for node := range c.d.nodes {
 		c.d.crew.spawn(func() {
-			res := run(ctx, node, call, patience)
-			c.cast <- cast{i, p.vote(res), mayHaveArrived(res)}
+			res := c.d.ask(ctx, node, call, patience)
+			c.cast <- cast{node, p.vote(res), mayHaveArrived(res)}
 		})
 	}
 }

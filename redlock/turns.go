@@ -11,14 +11,13 @@ import (
 // turns listens for the nodes' wake-ups while somebody waits. A node wakes one
 // Locker at a time and keeps the turn for it, see lib.lua.
 type turns struct {
-	nodes   []*redisnode.Node
-	crew    *crew
-	id      string // of this Locker in the nodes' queues
-	timeout time.Duration
+	*driver
+	id string // of this Locker in the nodes' queues
 
 	mu      sync.Mutex
 	waits   map[string]*wait // by key
 	callers int              // calls of Wake under way
+	linger  *time.Timer      // ends the subscriptions when nobody waits any more
 	stops   []func()         // by node: ends its subscription, nil if there is none
 	joining []chan struct{}  // by node: closed when a subscription under way has its result
 }
@@ -34,6 +33,9 @@ type wait struct {
 // slack is how long after the first node's wake-up the others' may come. A try
 // before a majority has let go would be refused.
 const slack = 5 * time.Millisecond
+
+// linger is how long subscriptions stay for the next wait.
+const linger = time.Second
 
 // Wake is lease.Waker: it says when it is this Locker's turn to try for key.
 func (d *driver) Wake(ctx context.Context, key string) (<-chan struct{}, error) {
@@ -86,6 +88,12 @@ func (t *turns) remove(key string, w *wait) {
 		return
 	}
 	delete(t.waits, key)
+	if len(t.waits) == 0 {
+		if t.linger == nil {
+			t.linger = time.AfterFunc(linger, t.stop)
+		}
+		t.linger.Reset(linger)
+	}
 	if w.queued {
 		for n := range t.nodes {
 			t.leave(n, key)
@@ -96,7 +104,7 @@ func (t *turns) remove(key string, w *wait) {
 // leave takes this Locker out of a node's queue and gives its turn back.
 func (t *turns) leave(node int, key string) {
 	call := redisnode.Call{Script: leaveScript, Keys: keysOf(key), Args: []string{t.id, millis(grace)}}
-	t.crew.spawn(func() { run(context.Background(), t.nodes[node], call, t.timeout) })
+	t.crew.spawn(func() { t.ask(context.Background(), node, call, t.timeout) })
 }
 
 // waiter returns the name under which an attempt for key is to be queued, "" if
@@ -233,6 +241,9 @@ func (t *turns) stop() {
 	defer t.mu.Unlock()
 	if t.callers > 0 || len(t.waits) > 0 {
 		return
+	}
+	if t.linger != nil {
+		t.linger.Stop()
 	}
 	for n, stop := range t.stops {
 		if stop != nil {
