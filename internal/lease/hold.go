@@ -148,7 +148,7 @@ func (l *Locker) lose(h *hold, why fencelock.LostError) {
 // end takes a hold out of everything that acts on it; l.mu is held.
 func (l *Locker) end(h *hold) {
 	h.ended = true
-	h.ln.hold = nil
+	h.ln.hold, h.ln.given = nil, time.Now()
 	l.unschedule(h)
 	l.unwatch(h)
 }

@@ -160,7 +160,7 @@ func (l *Locker) await(ctx context.Context, ln *line, w *waiter) (*handle, error
 		l.mu.Lock()
 		if w.queued {
 			ln.remove(w)
-			known, left := ln.refused || ln.hold != nil, ln.left(time.Now())
+			known, left := ln.known(w), ln.left(time.Now())
 			l.leave(ln)
 			l.mu.Unlock()
 			return nil, l.ended(ctx, ln.name, known, left)

@@ -19,6 +19,7 @@ type line struct {
 	cancel     context.CancelFunc // ends the attempt under way
 	refused    bool               // the server has said that somebody else holds it
 	until      time.Time          // and until when at most, unless renewed
+	given      time.Time          // when this process last gave it up or lost it
 	rest       time.Duration      // to sit out before the next attempt
 }
 
@@ -98,6 +99,12 @@ func (ln *line) refuse(err error, pick func(*waiter) bool) (out []delivery) {
 		w = next
 	}
 	return out
+}
+
+// known reports whether the lock is known to have been held, here or elsewhere,
+// while w waited.
+func (ln *line) known(w *waiter) bool {
+	return ln.refused || ln.hold != nil || ln.given.After(w.start)
 }
 
 // left is how long the present holder, here or elsewhere, may keep the lock.

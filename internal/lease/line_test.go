@@ -285,6 +285,44 @@ func TestWhenTheLastWaiterLeavesTheAttemptIsCancelled(t *testing.T) {
 
 // A8: whoever is cancelled at the moment of the grant gives it back.
 func TestAGrantAtTheMomentOfTheCancelIsGivenBack(t *testing.T) {
+	var events []fencelock.EventKind
+	bubble(t, func(t *testing.T, s *server, l *Locker) {
+		k := acquire(t, l, "a").(*handle)
+		ctx, cancel := context.WithCancel(t.Context())
+		w := acquireAsync(ctx, l, "a")
+		synctest.Wait()
+		l.mu.Lock()
+		cancel() // the waiter wakes, and finds that it has been served
+		d, trip := l.giveUp(k)
+		l.mu.Unlock()
+		require.False(t, trip)
+		synctest.Wait()
+		d.send()
+		r := <-w
+		require.ErrorIs(t, r.err, context.Canceled)
+		require.NotErrorIs(t, r.err, fencelock.ErrHeld)
+		synctest.Wait()
+		require.Empty(t, s.holder("a"))
+		require.Equal(t, []fencelock.EventKind{fencelock.EventAcquire, fencelock.EventRelease, fencelock.EventAcquire}, events,
+			"its caller never had it")
+
+		// The end of Wait is no reason: the caller is still there.
+		k = acquire(t, l, "a").(*handle)
+		w = acquireAsync(t.Context(), l, "a", fencelock.Wait(time.Second/10))
+		synctest.Wait()
+		l.mu.Lock()
+		time.Sleep(time.Second / 10)
+		d, _ = l.giveUp(k)
+		l.mu.Unlock()
+		d.send()
+		r = <-w
+		require.NoError(t, r.err)
+		free(t, r.k)
+	}, fencelock.Observe(func(_ context.Context, e fencelock.Event) { events = append(events, e.Kind) }))
+}
+
+// A8, at random.
+func TestNoErrorMeansHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, l *Locker) {
 		for i := range 200 {
 			k := acquire(t, l, "a")
@@ -365,4 +403,19 @@ func TestErrorsKeepTheClients(t *testing.T) {
 	require.False(t, isDefinite(errBroken))
 	require.Same(t, errBroken, unmark(Definite(errBroken)))
 	require.True(t, errors.Is(Definite(errBroken), errBroken))
+}
+
+// A waiter that stood behind others of its own process knows that the lock was
+// held, whatever the server is doing when its wait ends.
+func TestWaitBehindALocalHolderIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, l *Locker) {
+		k := acquire(t, l, "a")
+		waits := acquireAsync(t.Context(), l, "a", fencelock.Wait(time.Second))
+		time.Sleep(900 * time.Millisecond)
+		s.on("try", hang)
+		free(t, k)
+		r := <-waits
+		require.ErrorIs(t, r.err, fencelock.ErrHeld)
+		require.NotErrorIs(t, r.err, context.DeadlineExceeded)
+	}, fencelock.Passes(0))
 }
