@@ -15,6 +15,8 @@ const (
 	// secondLook is how long a user who was told "sold out" waits before asking
 	// again.
 	secondLook = time.Second
+	// answerWait is longer than any shop should take to answer.
+	answerWait = time.Minute
 	// rushConnections is how many requests of a rush are under way at once.
 	rushConnections = 200
 	// rushPatience bounds how long after the last arrival of a rush its buyers
@@ -37,7 +39,7 @@ type buyers struct {
 func newBuyers(shops []*instance) *buyers {
 	return &buyers{
 		shops:   shops,
-		client:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: rushConnections}},
+		client:  &http.Client{Timeout: answerWait, Transport: &http.Transport{MaxIdleConnsPerHost: rushConnections}},
 		answers: map[int]int{},
 		sold:    map[string]struct{}{},
 	}

@@ -14,7 +14,7 @@ import (
 
 // embeddedServers are three Redis nodes in this process and an SQLite file:
 // nothing to install.
-func embeddedServers() (*servers, error) {
+func embeddedServers(ctx context.Context) (_ *servers, err error) {
 	dir, err := os.MkdirTemp("", "coupon-")
 	if err != nil {
 		return nil, err
@@ -27,10 +27,18 @@ func embeddedServers() (*servers, error) {
 		}
 		return os.RemoveAll(dir)
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if err := execute(ctx, s.database, createTables); err != nil {
+		return nil, err
+	}
 	for range 3 {
 		n, err := startEmbeddedRedis()
 		if err != nil {
-			return nil, errors.Join(err, s.close())
+			return nil, err
 		}
 		nodes = append(nodes, n)
 		s.redis = append(s.redis, n.Addr())

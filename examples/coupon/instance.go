@@ -81,8 +81,8 @@ func (i *instance) pause(d time.Duration) error {
 
 // tokenTimes returns how many microseconds each token took that the instance
 // has minted outside the lock.
-func (i *instance) tokenTimes() (micros []int64, err error) {
-	r, err := http.Get(i.url + "/token-times")
+func (i *instance) tokenTimes(client *http.Client) (micros []int64, err error) {
+	r, err := client.Get(i.url + "/token-times")
 	if err != nil {
 		return nil, err
 	}

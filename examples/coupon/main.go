@@ -12,14 +12,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"sync"
 )
 
 func main() {
@@ -36,86 +33,18 @@ func main() {
 		os.Exit(2)
 	}
 	rows, err := experiment(ctx, s, os.Stderr)
-	if err := print(os.Stdout, s, rows); err != nil {
-		fmt.Fprintln(os.Stderr, "coupon:", err)
+	if s.JSON {
+		err = errors.Join(err, printJSON(os.Stdout, rows))
+	} else {
+		err = errors.Join(err, printTable(os.Stdout, rows))
+	}
+	for _, r := range rows {
+		for _, wrong := range r.check() {
+			err = errors.Join(err, errors.New(wrong))
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "coupon: this went wrong:\n%v\n", err)
 		os.Exit(1)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "coupon:", err)
-	}
-	wrong := 0
-	for _, r := range rows {
-		for _, w := range r.check() {
-			fmt.Fprintln(os.Stderr, "WRONG:", w)
-			wrong++
-		}
-	}
-	if err != nil || wrong > 0 {
-		os.Exit(1)
-	}
-}
-
-func print(w io.Writer, s *settings, rows []row) error {
-	if !s.JSON {
-		return printTable(w, rows)
-	}
-	out := json.NewEncoder(w)
-	for _, r := range rows {
-		if err := out.Encode(r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// experiment runs all scenarios with all fences and returns a row for each.
-func experiment(ctx context.Context, s *settings, log io.Writer) (rows []row, err error) {
-	start, stop, err := s.provider()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, stop()) }()
-	for _, c := range s.Scenarios {
-		line := startProgress(log, c.name)
-		some, err := s.runAll(ctx, c, start, line)
-		line.end()
-		rows = append(rows, some...)
-		if err != nil {
-			return rows, err
-		}
-	}
-	return rows, nil
-}
-
-// runAll runs one scenario with all fences, at the same time if it measures no
-// throughput: a shop that sleeps 200 ms for each coupon keeps no machine busy.
-func (s *settings) runAll(ctx context.Context, c scenario, start provider, line *progress) ([]row, error) {
-	rows, errs := make([]row, len(s.Fences)), make([]error, len(s.Fences))
-	var all sync.WaitGroup
-	for i, fence := range s.Fences {
-		one := func() { rows[i], errs[i] = s.runOne(ctx, c, fence, start, line) }
-		if c.alone {
-			one()
-		} else {
-			all.Go(one)
-		}
-	}
-	all.Wait()
-	var done []row
-	for i, err := range errs {
-		if err == nil {
-			done = append(done, rows[i])
-		}
-	}
-	return done, errors.Join(errs...)
-}
-
-func (s *settings) runOne(ctx context.Context, c scenario, fence fenceKind, start provider, line *progress) (_ row, err error) {
-	shared, err := start()
-	if err != nil {
-		return row{}, err
-	}
-	defer func() { err = errors.Join(err, shared.close()) }()
-	r := &run{settings: *s, scenario: c, fence: fence, servers: shared}
-	return r.do(ctx, func(b *buyers) { line.add(fence, b) })
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,12 @@ type postgres struct {
 	dir string
 	cmd *exec.Cmd
 	log bytes.Buffer
+
+	ended chan struct{} // closed when it has, with how
+	how   error
 }
 
-func startPostgres() (p *postgres, err error) {
+func startPostgres(ctx context.Context) (p *postgres, err error) {
 	initdb, err := findPostgres("initdb")
 	if err != nil {
 		return nil, err
@@ -64,17 +68,22 @@ func startPostgres() (p *postgres, err error) {
 		p.cmd = nil
 		return p, err
 	}
-	return p, p.answers()
+	p.ended = make(chan struct{})
+	go func() {
+		defer close(p.ended)
+		p.how = p.cmd.Wait()
+	}()
+	return p, p.answers(ctx)
 }
 
 // answers waits until the server does.
-func (p *postgres) answers() error {
+func (p *postgres) answers(ctx context.Context) error {
 	db, err := openDatabase(p.url)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), postgresStart)
+	ctx, cancel := context.WithTimeout(ctx, postgresStart)
 	defer cancel()
 	for {
 		if err = db.PingContext(ctx); err == nil {
@@ -83,6 +92,8 @@ func (p *postgres) answers() error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("postgres does not answer: %w", err)
+		case <-p.ended:
+			return errors.New("postgres ended before it answered")
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -94,10 +105,11 @@ func (p *postgres) stop() error {
 	if p.cmd != nil {
 		p.cmd.Process.Signal(syscall.SIGINT) // its fast shutdown
 		kill := time.AfterFunc(stopWait, func() { p.cmd.Process.Kill() })
-		if err = p.cmd.Wait(); err != nil {
-			err = fmt.Errorf("postgres: %w\n%s", err, p.log.Bytes())
-		}
+		<-p.ended
 		kill.Stop()
+		if p.how != nil {
+			err = fmt.Errorf("postgres: %w\n%s", p.how, p.log.Bytes())
+		}
 	}
 	return errors.Join(err, os.RemoveAll(p.dir))
 }
@@ -112,7 +124,13 @@ func findPostgres(program string) (string, error) {
 	if err != nil || len(found) == 0 {
 		return "", fmt.Errorf("no %s found: install postgresql", program)
 	}
-	return slices.MaxFunc(found, func(a, b string) int { return len(a) - len(b) }), nil
+	return slices.MaxFunc(found, func(a, b string) int { return cmp.Compare(version(a), version(b)) }), nil
+}
+
+// version reads the version in /usr/lib/postgresql/15/bin/postgres.
+func version(path string) float64 {
+	v, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(filepath.Dir(path))), 64)
+	return v
 }
 
 // unprivileged gives dir to a user who is not root, as whom PostgreSQL refuses

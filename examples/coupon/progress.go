@@ -23,14 +23,18 @@ type progress struct {
 	done sync.WaitGroup
 }
 
+// progressArm is one run, whose buyers are nil until it has started.
 type progressArm struct {
 	fence  fenceKind
 	buyers *buyers
 }
 
 // startProgress begins a new line for the runs of one scenario.
-func startProgress(w io.Writer, title string) *progress {
+func startProgress(w io.Writer, title string, fences []fenceKind) *progress {
 	p := &progress{w: w, start: time.Now(), title: title, stop: make(chan struct{})}
+	for _, f := range fences {
+		p.arms = append(p.arms, progressArm{fence: f})
+	}
 	every := 5 * time.Second
 	if f, ok := w.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
@@ -52,11 +56,15 @@ func startProgress(w io.Writer, title string) *progress {
 	return p
 }
 
-// add shows one more run.
-func (p *progress) add(fence fenceKind, b *buyers) {
+// started says that a run has begun.
+func (p *progress) started(fence fenceKind, b *buyers) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.arms = append(p.arms, progressArm{fence, b})
+	for i := range p.arms {
+		if p.arms[i].fence == fence {
+			p.arms[i].buyers = b
+		}
+	}
 }
 
 // end prints the line a last time.
@@ -75,6 +83,9 @@ func (p *progress) print() {
 	var line strings.Builder
 	fmt.Fprintf(&line, "%s %3.0f s", p.title, time.Since(p.start).Seconds())
 	for _, a := range p.arms {
+		if a.buyers == nil {
+			continue
+		}
 		fmt.Fprintf(&line, " | %s %d sold", a.fence, a.buyers.count(http.StatusOK))
 		if n := a.buyers.count(http.StatusConflict); n > 0 {
 			fmt.Fprintf(&line, ", %d refused", n)

@@ -13,12 +13,15 @@ import (
 
 // realServers starts one PostgreSQL for all runs and, for each run, three
 // redis-servers whose clocks can be stepped.
-func realServers() (provider, func() error, error) {
-	postgres, err := startPostgres()
+func realServers(ctx context.Context) (provider, func() error, error) {
+	postgres, err := startPostgres(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	start := func() (*servers, error) {
+	if err := execute(ctx, postgres.url, createTables); err != nil {
+		return nil, nil, errors.Join(err, postgres.stop())
+	}
+	start := func(context.Context) (*servers, error) {
 		s, m := &servers{database: postgres.url}, &machine{}
 		var nodes []*testserver.Redis
 		s.close = func() error { return m.try(m.cleanUp) }

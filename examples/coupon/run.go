@@ -43,6 +43,7 @@ func (r *run) do(ctx context.Context, started func(*buyers)) (_ row, err error) 
 		return row{}, err
 	}
 	r.buyers = newBuyers(r.shops)
+	defer r.buyers.client.CloseIdleConnections()
 	started(r.buyers)
 
 	start := time.Now()
@@ -133,7 +134,7 @@ func (r *run) result(ctx context.Context, took time.Duration) (row, error) {
 	}
 	var micros []int64
 	for _, shop := range r.shops {
-		m, err := shop.tokenTimes()
+		m, err := shop.tokenTimes(r.buyers.client)
 		if err != nil {
 			return row{}, err
 		}

@@ -21,23 +21,6 @@ type sale struct {
 var admits = "fence <= $2"
 
 const (
-	schema = `
-		CREATE TABLE IF NOT EXISTS fencelock_sales (
-			name   TEXT PRIMARY KEY,
-			issued BIGINT NOT NULL DEFAULT 0,
-			fence  BIGINT NOT NULL DEFAULT 0
-		);
-		CREATE TABLE IF NOT EXISTS fencelock_coupons (
-			sale    TEXT NOT NULL,
-			number  BIGINT NOT NULL,
-			request TEXT NOT NULL,
-			PRIMARY KEY (sale, number)
-		);
-		CREATE TABLE IF NOT EXISTS fencelock_tokens (
-			name  TEXT PRIMARY KEY,
-			token BIGINT NOT NULL
-		);`
-
 	// $1 name, $2 token
 	claimSale = `UPDATE fencelock_sales SET fence = $2 WHERE name = $1 AND `
 	// $1 name
@@ -106,9 +89,6 @@ func (s *sale) admitted(token fencelock.Token) func(sql.Result, error) error {
 
 // open starts the sale anew with nothing issued.
 func (s *sale) open(ctx context.Context) error {
-	if _, err := s.db.ExecContext(ctx, schema); err != nil {
-		return err
-	}
 	for _, statement := range []string{
 		`DELETE FROM fencelock_coupons WHERE sale = $1`,
 		`DELETE FROM fencelock_sales WHERE name = $1`,

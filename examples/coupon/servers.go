@@ -18,19 +18,19 @@ type servers struct {
 // stepped is how many of the three nodes have a clock that jumps.
 const stepped = 2
 
-// A provider starts, or names, the servers of one run.
-type provider func() (*servers, error)
+// A provider starts, or names, the servers of one run. Their database has the
+// shop's tables.
+type provider func(context.Context) (*servers, error)
 
 // provider returns what -real, -redis and -db ask for, and a function that ends
 // what all runs share.
-func (s *settings) provider() (provider, func() error, error) {
-	nothing := func() error { return nil }
+func (s *settings) provider(ctx context.Context) (provider, func() error, error) {
 	switch {
 	case s.Real:
-		return realServers()
+		return realServers(ctx)
 	case len(s.Redis) > 0:
-		return func() (*servers, error) { return runningServers(s.Redis, s.Database) }, nothing, nil
+		return runningServers(ctx, s.Redis, s.Database)
 	default:
-		return embeddedServers, nothing, nil
+		return embeddedServers, func() error { return nil }, nil
 	}
 }

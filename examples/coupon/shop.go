@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ const (
 	// working is the line an instance prints when it is inside the critical
 	// section.
 	working = "working"
+	// connectWait bounds an instance's first contact with its servers.
+	connectWait = 10 * time.Second
 )
 
 // runShop is the main function of an instance. It prints its address, serves
@@ -64,6 +67,9 @@ func serveShop(c shopConfig) error {
 	for i, address := range c.Redis {
 		clients[i] = redis.NewClient(&redis.Options{Addr: address})
 		defer clients[i].Close()
+	}
+	if err := connect(db, clients); err != nil {
+		return err
 	}
 	locker, tokens, err := newLocker(c.Fence, c.TTL, clients, db)
 	if err != nil {
@@ -96,6 +102,18 @@ func serveShop(c shopConfig) error {
 	server.Close()
 	<-served
 	return nil
+}
+
+// connect opens a connection to each server, so that the first buyers need not
+// wait for it.
+func connect(db *sql.DB, nodes []redis.UniversalClient) error {
+	ctx, cancel := context.WithTimeout(context.Background(), connectWait)
+	defer cancel()
+	err := db.PingContext(ctx)
+	for _, n := range nodes {
+		err = errors.Join(err, n.Ping(ctx).Err())
+	}
+	return err
 }
 
 // handle answers 200 with the coupon's number, 410 "sold out", 503 "busy" when

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
-	"time"
 )
 
 // published are the figures of the experiment that this one does again, with
@@ -35,6 +35,17 @@ func (r row) tokenTime() string {
 	case r.P95TokenUS == 0:
 		return "with lock"
 	default:
-		return fmt.Sprintf("%.2f ms", float64(r.P95TokenUS)*float64(time.Microsecond)/float64(time.Millisecond))
+		return fmt.Sprintf("%.2f ms", float64(r.P95TokenUS)/1000)
 	}
+}
+
+// printJSON prints rows for programs, an object a line.
+func printJSON(w io.Writer, rows []row) error {
+	out := json.NewEncoder(w)
+	for _, r := range rows {
+		if err := out.Encode(r); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+)
+
+// experiment runs all scenarios with all fences and returns a row for each.
+func experiment(ctx context.Context, s *settings, log io.Writer) (rows []row, err error) {
+	start, stop, err := s.provider(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	for _, c := range s.Scenarios {
+		line := startProgress(log, c.name, s.Fences)
+		some, err := s.runAll(ctx, c, start, line)
+		line.end()
+		rows = append(rows, some...)
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// runAll runs one scenario with all fences, at the same time if it measures no
+// throughput: a shop that sleeps 200 ms for each coupon keeps no machine busy.
+func (s *settings) runAll(ctx context.Context, c scenario, start provider, line *progress) ([]row, error) {
+	rows, errs := make([]row, len(s.Fences)), make([]error, len(s.Fences))
+	var all sync.WaitGroup
+	for i, fence := range s.Fences {
+		one := func() { rows[i], errs[i] = s.runOne(ctx, c, fence, start, line) }
+		if c.alone {
+			one()
+		} else {
+			all.Go(one)
+		}
+	}
+	all.Wait()
+	var done []row
+	for i, err := range errs {
+		if err == nil {
+			done = append(done, rows[i])
+		}
+	}
+	return done, errors.Join(errs...)
+}
+
+func (s *settings) runOne(ctx context.Context, c scenario, fence fenceKind, start provider, line *progress) (_ row, err error) {
+	shared, err := start(ctx)
+	if err != nil {
+		return row{}, err
+	}
+	defer func() { err = errors.Join(err, shared.close()) }()
+	r := &run{settings: *s, scenario: c, fence: fence, servers: shared}
+	return r.do(ctx, func(b *buyers) { line.started(fence, b) })
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"database/sql"
+	"fmt"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/redis"
+	"github.com/fencelock/fencelock/redlock"
+)
+
+// fenceKind says whether the shop's writes are fenced, and by whose tokens.
+type fenceKind string
+
+const (
+	fenceNone   fenceKind = "none"   // the published shop: a lock and nothing else
+	fenceQuorum fenceKind = "quorum" // redlock's own tokens, which come with the lock
+	fenceRedis  fenceKind = "redis"  // a counter on one of the Redis nodes
+	fenceRow    fenceKind = "db"     // a row of the shop's database
+)
+
+var fences = []fenceKind{fenceNone, fenceQuorum, fenceRedis, fenceRow}
+
+// lockPrefix and the name of the sale make the key of the lock.
+const lockPrefix = "fencelock-coupon/"
+
+// newLocker returns a Redlock over the clients' nodes. The times of its tokens
+// are noted if they come from elsewhere; its own ones take no time, since the
+// answer that brings the lock brings the token.
+func newLocker(fence fenceKind, ttl time.Duration, nodes []goredis.UniversalClient, db *sql.DB) (*redlock.Locker, *timedTokens, error) {
+	options := []fencelock.Option{fencelock.Prefix(lockPrefix), fencelock.TTL(ttl)}
+	tokens := &timedTokens{}
+	switch fence {
+	case fenceNone, fenceQuorum:
+	case fenceRedis:
+		source, err := redis.NewTokens(nodes[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		tokens.TokenSource = source
+	case fenceRow:
+		tokens.TokenSource = rowTokens{db}
+	default:
+		return nil, nil, fmt.Errorf("there is no fence %q", fence)
+	}
+	if tokens.TokenSource != nil {
+		options = append(options, redlock.Tokens(tokens))
+	}
+	locker, err := redlock.New(nodes, options...)
+	return locker, tokens, err
+}
