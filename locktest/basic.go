@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -103,7 +104,7 @@ func doneContext(k *kit) {
 	l, name := k.locker(), k.name()
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
-	for what, acquire := range map[string]func(context.Context, string, ...fencelock.Option) (fencelock.Lock, error){
+	for what, acquire := range map[string]acquire{
 		"Acquire": l.Acquire, "TryAcquire": l.TryAcquire,
 	} {
 		lock, err := acquire(done, name)
@@ -147,6 +148,57 @@ func namesAreIndependent(k *kit) {
 	}
 }
 
+func prefixesAreIndependent(k *kit) {
+	name := k.name()
+	l, same, other := k.locker(fencelock.Prefix("p1/")), k.locker(fencelock.Prefix("p1/")), k.locker(fencelock.Prefix("p2/"))
+	lock := k.acquire(l, name)
+	k.taken(same, name)
+	second, err := other.TryAcquire(k.ctx(long), name)
+	if err != nil {
+		k.Fatalf("with another prefix: %v", err)
+	}
+	k.release(second)
+	k.release(lock)
+}
+
+// servedInOrder starts waiters one after the other. A goroutine may be late
+// once, so a few may have changed places.
+func servedInOrder(k *kit) {
+	const waiters = 100
+	l, name := k.locker(), k.name()
+	lock := k.acquire(l, name)
+	var order []int // guarded by the lock under test, and a real one
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i := range waiters {
+		all.Go(func() {
+			lock, err := k.get(l, name)
+			if err != nil {
+				k.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			k.release(lock)
+		})
+		<-time.After(time.Millisecond)
+	}
+	k.release(lock)
+	all.Wait()
+	swapped := 0
+	for i, a := range order {
+		for _, b := range order[i:] {
+			if b < a {
+				swapped++
+			}
+		}
+	}
+	if len(order) != waiters || swapped > waiters*waiters/40 { // at random: a quarter of the square
+		k.Errorf("%d waiters were served in the order %v", len(order), order)
+	}
+}
+
 // badRequests go through a link on which a sent request would hang, so that an
 // answer shows that nothing was sent.
 func badRequests(k *kit) {
@@ -176,7 +228,7 @@ func badRequests(k *kit) {
 		"Observe in a call":      {"x", fencelock.Observe(func(context.Context, fencelock.Event) {})},
 	}
 	for what, b := range bad {
-		for _, acquire := range []func(context.Context, string, ...fencelock.Option) (fencelock.Lock, error){l.Acquire, l.TryAcquire} {
+		for _, acquire := range []acquire{l.Acquire, l.TryAcquire} {
 			lock, err := acquire(ctx, b.name, b.opt)
 			switch {
 			case err == nil || lock != nil:

@@ -14,27 +14,33 @@ import (
 // has been cleaned up.
 const forever = 5 * time.Minute
 
+type acquire = func(context.Context, string, ...fencelock.Option) (fencelock.Lock, error)
+
 // A1: an acquire that is cancelled while its reply is on the way leaves
 // nothing.
 func cancelledAcquire(k *kit) {
 	l, link := k.via(fencelock.TTL(forever))
-	other, names := k.locker(), k.list(20)
+	other := k.locker()
+	k.release(k.acquire(l, k.name())) // connected
 	link.Delay(200 * time.Millisecond)
-	k.each(names, len(names), func(name string) error {
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		defer cancel()
-		start := time.Now()
-		lock, err := l.Acquire(ctx, name)
-		switch d := time.Since(start); {
-		case err == nil:
-			return lock.Release(context.Background()) // the link was faster than asked
-		case !errors.Is(err, context.DeadlineExceeded):
-			return fmt.Errorf("cut short: %w, want its ctx's error", err)
-		case d > soon/4:
-			return fmt.Errorf("returned after %v, its ctx ended after 50 ms", d)
-		}
-		return k.freeAgain(other, name)
-	})
+	for _, acquire := range []acquire{l.Acquire, l.TryAcquire} {
+		k.each(k.list(20), 20, func(name string) error {
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			lock, err := acquire(ctx, name)
+			switch d := time.Since(start); {
+			case err == nil:
+				_ = lock.Release(context.Background())
+				return errors.New("the link was to delay all replies and did not")
+			case !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, fencelock.ErrHeld):
+				return fmt.Errorf("cut short: %w, want its ctx's error", err)
+			case d > 50*time.Millisecond+time.Second:
+				return fmt.Errorf("returned after %v, its ctx ended after 50 ms", d)
+			}
+			return k.freeAgain(other, name)
+		})
+	}
 }
 
 // freeAgain is free for any goroutine.
@@ -133,7 +139,7 @@ func waitBlackHole(k *kit) {
 	k.release(k.acquire(l, k.name()))
 	locks := k.all(other, held)
 	k.each(append(held, free...), 20, func(name string) error { // a local line behind each first attempt
-		for _, acquire := range []func(context.Context, string, ...fencelock.Option) (fencelock.Lock, error){l.Acquire, l.TryAcquire} {
+		for _, acquire := range []acquire{l.Acquire, l.TryAcquire} {
 			link.BlackHole()
 			if err := k.onTime(acquire, name); err != nil {
 				return err
@@ -151,7 +157,7 @@ func waitBlackHole(k *kit) {
 }
 
 // onTime checks that acquire ends with its ctx.
-func (k *kit) onTime(acquire func(context.Context, string, ...fencelock.Option) (fencelock.Lock, error), name string) error {
+func (k *kit) onTime(acquire acquire, name string) error {
 	const bound = 300 * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -168,6 +174,32 @@ func (k *kit) onTime(acquire func(context.Context, string, ...fencelock.Option) 
 	return nil
 }
 
+// A7: the server goes while an Acquire waits in its queue.
+func waitQueued(k *kit) {
+	l, link := k.via(fencelock.TTL(forever))
+	other, names := k.locker(fencelock.TTL(forever)), k.list(20)
+	locks := k.all(other, names)
+	time.AfterFunc(300*time.Millisecond, link.BlackHole)
+	k.each(names, len(names), func(name string) error {
+		const bound = 600 * time.Millisecond
+		ctx, cancel := context.WithTimeout(context.Background(), bound)
+		defer cancel()
+		start := time.Now()
+		_, err := l.Acquire(ctx, name)
+		if d := time.Since(start); d > bound+time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("returned after %v of %v: %w", d, bound, err)
+		}
+		return nil
+	})
+	link.Heal()
+	for _, lock := range locks {
+		k.release(lock)
+	}
+	for _, name := range names { // the waiters' places in the queue are given up
+		k.free(other, name, soon)
+	}
+}
+
 func waitRefused(k *kit) {
 	if k.b.Refused == nil {
 		k.Skip("NOT TESTED: the backend gives no Refused")
@@ -182,21 +214,39 @@ func neverGrantedExpired(k *kit) {
 	l, link := k.via()
 	other, third, names := k.locker(), k.locker(), k.list(20)
 	locks := k.all(other, names)
-	time.AfterFunc(k.b.TTL/2, func() { // by now all wait, as far as can be known
-		link.Freeze() // the grants are on their way
-		for _, lock := range locks {
-			_ = lock.Release(context.Background())
+	type result struct {
+		lock fencelock.Lock
+		err  error
+	}
+	waiters := make(map[string]chan result)
+	for _, name := range names {
+		c := make(chan result, 1)
+		waiters[name] = c
+		go func() {
+			lock, err := k.get(l, name)
+			c <- result{lock, err}
+		}()
+	}
+	<-time.After(k.b.TTL / 2) // by now all wait, as far as can be known
+	link.Freeze()             // the grants are on their way, and stay there
+	for _, lock := range locks {
+		k.release(lock)
+	}
+	between := k.all(third, names) // until each grant has expired
+	for _, lock := range between {
+		k.release(lock)
+	}
+	link.Heal()
+	for _, name := range names {
+		r := <-waiters[name]
+		if r.err != nil {
+			k.Fatal(r.err)
 		}
-		time.AfterFunc(3*k.b.TTL/2, link.Heal)
-	})
-	k.each(names, len(names), func(name string) error {
-		lock, err := k.get(l, name)
-		if err != nil {
-			return err
+		if r.lock.Token() <= between[name].Token() {
+			k.Errorf("Acquire returned the token %d after another has had %d", r.lock.Token(), between[name].Token())
 		}
-		if _, err := third.TryAcquire(context.Background(), name); !errors.Is(err, fencelock.ErrHeld) && lock.Err() == nil {
-			return fmt.Errorf("Acquire returned a lock that another can have: %v", err)
+		if err := r.lock.Release(k.ctx(long)); err != nil && !errors.Is(err, fencelock.ErrLost) {
+			k.Errorf("Release: %v", err)
 		}
-		return lock.Release(context.Background())
-	})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,21 +19,27 @@ const long = 20 * time.Second
 
 // soon is the time in which a lock must be free again or a call must return
 // where the promise is a second or less; machines are noisy.
-const soon = 10 * time.Second
+const soon = 5 * time.Second
+
+// unique is put into every name, so that a suite run twice on one server does
+// not meet itself.
+var (
+	unique = rand.Text()[:8]
+	names  atomic.Int64
+)
+
+// newName returns a name that nobody else uses.
+func newName(t testing.TB) string {
+	return fmt.Sprintf("%s/%s/%d", unique, t.Name(), names.Add(1))
+}
 
 // kit is what a case works with.
 type kit struct {
 	*testing.T
-	b     Backend
-	names atomic.Int64
+	b Backend
 }
 
-func randomText(n int) string { return rand.Text()[:n] }
-
-// name returns a name that nobody else uses.
-func (k *kit) name() string {
-	return fmt.Sprintf("%s/%s/%d", unique, k.Name(), k.names.Add(1))
-}
+func (k *kit) name() string { return newName(k) }
 
 func (k *kit) list(n int) []string {
 	names := make([]string, n)
@@ -45,7 +52,7 @@ func (k *kit) list(n int) []string {
 // rounds returns n, or fewer with -short.
 func (k *kit) rounds(n int) int {
 	if testing.Short() {
-		return max(n/10, 1)
+		return max(n/4, 1)
 	}
 	return n
 }
@@ -218,22 +225,46 @@ func (k *kit) until(what string, d time.Duration, is func() bool) {
 	}
 }
 
-// each runs f for all names at the same time, at most width of them.
+// each runs f for all names at the same time, at most width of them. An error
+// ends the case.
 func (k *kit) each(names []string, width int, f func(name string) error) {
 	k.Helper()
+	if err := each(names, width, f); err != nil {
+		k.Fatal(err)
+	}
+}
+
+func each(names []string, width int, f func(name string) error) error {
 	var all sync.WaitGroup
+	errs := make([]error, len(names))
 	slots := make(chan struct{}, width)
-	for _, name := range names {
+	for i, name := range names {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if err := f(name); err != nil {
-				k.Error(err)
-			}
+			errs[i] = f(name)
 		})
 	}
 	all.Wait()
-	if k.Failed() {
-		k.FailNow()
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if n := len(errs); n > 3 {
+		errs = append(errs[:3], fmt.Errorf("and %d more", n-3))
+	}
+	return errors.Join(errs...)
+}
+
+// retry fails if f fails three times. It is for what a machine that is busy
+// with other work may spoil once, such as being told within milliseconds.
+func (k *kit) retry(f func() error) {
+	k.Helper()
+	for try := 1; ; try++ {
+		err := f()
+		switch {
+		case err == nil:
+			return
+		case try == 3:
+			k.Fatalf("three times: %v", err)
+		}
+		k.Logf("once more, since: %v", err)
 	}
 }

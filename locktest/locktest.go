@@ -22,7 +22,6 @@ package locktest
 import (
 	"context"
 	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -127,6 +126,8 @@ var waits = []struct {
 	{"WaitBoundsTheWait", waitOption},
 	{"DoneContextAcquiresNothing", doneContext},
 	{"NamesAreIndependent", namesAreIndependent},
+	{"PrefixesAreIndependent", prefixesAreIndependent},
+	{"WaitersOfAProcessAreServedInOrder", servedInOrder},
 	{"LongerThanItsContext", outlivesContext},
 	{"OwnersDifferAndTokensRise", ownersDiffer},
 	{"PassesZeroIsAGrantEach", passesZero},
@@ -142,7 +143,8 @@ var waits = []struct {
 	{"LossIsToldInTimeBlackHole", lossBlackHole},
 	{"LossIsToldInTimeSlow", lossSlow},
 	{"LossIsToldInTimeCut", lossCut},
-	{"LossIsToldInTimeAfterLateReplies", lossAfterLateReplies},
+	{"LossIsToldInTimeAfterALateGrant", lossAfterLateGrant},
+	{"LossIsToldInTimeAfterALateRenewal", lossAfterLateRenewal},
 	{"SurvivesAShortOutage", shortOutage},
 	{"RenewalCreatesNothing", renewalCreatesNothing},
 	{"RenewalSparesTheNextHolder", renewalSparesNext},
@@ -151,9 +153,11 @@ var waits = []struct {
 	{"OneStuckRenewalDelaysNoOther", stuckRenewal},
 	{"NeverGrantedExpired", neverGrantedExpired},
 	{"WaitEndsOnTimeBlackHole", waitBlackHole},
+	{"WaitEndsOnTimeInTheQueue", waitQueued},
 	{"WaitEndsOnTimeRefused", waitRefused},
 	{"ErrorsTellApart", errorsTellApart},
 	{"DeadHolderIsFollowed", deadHolder},
+	{"PausedHolderIsToldWhenItWakes", pausedHolder},
 	{"WithLockReleasesAlways", withLockReleases},
 	{"WithLockTellsLoss", withLockLoss},
 	{"WithLockBoundByContext", withLockBound},
@@ -182,7 +186,3 @@ func Run(t *testing.T, b Backend) {
 		t.Run(c.name, func(t *testing.T) { c.run(&kit{T: t, b: b}) })
 	}
 }
-
-// unique is put into every name, so that a suite run twice on one server does
-// not meet itself.
-var unique = strings.ToLower(randomText(6))

@@ -12,76 +12,90 @@ import (
 // A3, A18, E8: whatever keeps renewals from being confirmed, the holder is told
 // before somebody else has the lock, and not before its time. What a busy
 // machine may add is ten times the margin that the deadline has.
-func lossInTime(k *kit, ttl time.Duration, before, disturb func(Link)) {
-	l, link := k.via(fencelock.TTL(ttl))
-	other, names := k.locker(), k.list(50)
+func lossInTime(k *kit, ttl time.Duration, before func(Link), renewed bool, disturb func(Link)) {
 	noise := k.b.TTL/10 + 20*time.Millisecond
-	before(link)
-	locks := k.all(l, names)
-	disturbed := make(chan struct{})
-	deadline := make(map[string]time.Time)
-	go func() {
-		defer close(disturbed)
+	k.retry(func() error {
+		l, link := k.via(fencelock.TTL(ttl))
+		other, names := k.locker(), k.list(50)
+		before(link)
+		locks := k.all(l, names)
+		deadline := make(map[string]time.Time)
 		for name, lock := range locks { // a renewal may only make it later
 			deadline[name] = time.Now().Add(lock.Valid())
 		}
+		if renewed {
+			k.until("all are renewed", ttl+soon, func() bool {
+				for name, lock := range locks {
+					if time.Now().Add(lock.Valid()).Before(deadline[name].Add(ttl / 10)) {
+						return false
+					}
+				}
+				return true
+			})
+		}
 		disturb(link)
-	}()
-	k.each(names, len(names), func(name string) error {
-		lock, told := locks[name], make(chan time.Time, 1)
-		go func() {
-			<-lock.Lost()
-			told <- time.Now()
-		}()
-		next, err := k.get(other, name)
-		if err != nil {
-			return err
-		}
-		granted := time.Now()
-		<-disturbed
-		select {
-		case at := <-told:
-			if late := at.Sub(granted); late > noise {
-				return fmt.Errorf("the holder of %q was told %v after another had the lock", name, late)
+		return each(names, len(names), func(name string) error {
+			lock, told := locks[name], make(chan time.Time, 1)
+			go func() {
+				<-lock.Lost()
+				told <- time.Now()
+			}()
+			next, err := k.get(other, name)
+			if err != nil {
+				return err
 			}
-			if early := deadline[name].Sub(at); early > time.Millisecond {
-				return fmt.Errorf("%q was reported lost %v before its deadline: %w", name, early, lock.Err())
+			granted := time.Now()
+			select {
+			case at := <-told:
+				if late := at.Sub(granted); late > noise {
+					return fmt.Errorf("the holder of %q was told %v after another had the lock", name, late)
+				}
+				if early := deadline[name].Sub(at); early > time.Millisecond {
+					return fmt.Errorf("%q was reported lost %v before its deadline: %w", name, early, lock.Err())
+				}
+			case <-time.After(soon):
+				return fmt.Errorf("another has %q and the holder is not told", name)
 			}
-		case <-time.After(long):
-			return fmt.Errorf("another has %q and the holder is not told", name)
-		}
-		if next.Token() <= lock.Token() {
-			return fmt.Errorf("the next holder of %q has token %d after %d", name, next.Token(), lock.Token())
-		}
-		return nil
+			if next.Token() <= lock.Token() {
+				return fmt.Errorf("the next holder of %q has token %d after %d", name, next.Token(), lock.Token())
+			}
+			k.lost(lock, soon)
+			return nil
+		})
 	})
-	for _, lock := range locks {
-		k.lost(lock, 0)
-	}
 }
 
-func lossFrozen(k *kit)    { lossInTime(k, k.b.TTL, func(Link) {}, Link.Freeze) }
-func lossBlackHole(k *kit) { lossInTime(k, k.b.TTL, func(Link) {}, Link.BlackHole) }
-func lossCut(k *kit)       { lossInTime(k, k.b.TTL, func(Link) {}, Link.Cut) }
-func lossSlow(k *kit)      { lossInTime(k, k.b.TTL, func(Link) {}, func(l Link) { l.Delay(2 * k.b.TTL) }) }
+func lossFrozen(k *kit)    { lossInTime(k, k.b.TTL, func(Link) {}, false, Link.Freeze) }
+func lossBlackHole(k *kit) { lossInTime(k, k.b.TTL, func(Link) {}, true, Link.BlackHole) }
+func lossCut(k *kit)       { lossInTime(k, k.b.TTL, func(Link) {}, false, Link.Cut) }
+func lossSlow(k *kit) {
+	lossInTime(k, k.b.TTL, func(Link) {}, false, func(l Link) { l.Delay(2 * k.b.TTL) })
+}
 
 // The time to live counts from the sending of what is confirmed, not from its
 // answer.
-func lossAfterLateReplies(k *kit) {
-	lossInTime(k, 2*k.b.TTL, func(l Link) { l.Delay(k.b.TTL / 4) }, Link.BlackHole)
+func lossAfterLateGrant(k *kit) {
+	lossInTime(k, 2*k.b.TTL, func(l Link) { l.Delay(k.b.TTL / 4) }, false, Link.BlackHole)
+}
+
+func lossAfterLateRenewal(k *kit) {
+	lossInTime(k, 2*k.b.TTL, func(l Link) { l.Delay(k.b.TTL / 4) }, true, Link.BlackHole)
 }
 
 // A renewal that fails is repeated until the deadline.
 func shortOutage(k *kit) {
-	l, link := k.via(fencelock.TTL(2 * k.b.TTL))
-	lock := k.acquire(l, k.name())
-	for _, disturb := range []func(){link.Cut, link.Freeze} {
-		disturb()
-		k.held(lock, k.b.TTL/2)
-		link.Heal()
-		k.held(lock, 3*k.b.TTL)
+	var locks []fencelock.Lock
+	for _, disturb := range []func(Link){Link.Cut, Link.Freeze} {
+		l, link := k.via(fencelock.TTL(2 * k.b.TTL))
+		locks = append(locks, k.acquire(l, k.name()))
+		disturb(link)
+		time.AfterFunc(k.b.TTL, link.Heal)
 	}
-	k.release(lock)
+	k.held(locks[0], 4*k.b.TTL)
+	k.held(locks[1], 0)
+	for _, lock := range locks {
+		k.release(lock)
+	}
 }
 
 // A4: a renewal creates nothing after the record was deleted.

@@ -36,25 +36,30 @@ func releaseTwice(k *kit) {
 	k.release(next)
 }
 
-// A2: a Release that its ctx cut short goes on, and can be repeated.
+// A2: a Release that its ctx cut short, or that the server did not answer, goes
+// on and can be repeated.
 func releaseCutShort(k *kit) {
-	l, link := k.via(fencelock.TTL(10 * k.b.TTL))
-	other, name := k.locker(), k.name()
-	lock := k.acquire(l, name)
-	link.Freeze()
-	start := time.Now()
-	err := lock.Release(k.ctx(100 * time.Millisecond))
-	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, fencelock.ErrLost) {
-		k.Errorf("Release on a frozen link: %v, want its ctx's error", err)
+	l, link := k.via(fencelock.TTL(forever))
+	other := k.locker()
+	for what, disturb := range map[string]func(){"frozen": link.Freeze, "a black hole": link.BlackHole, "cut": link.Cut} {
+		name := k.name()
+		lock := k.acquire(l, name)
+		disturb()
+		start := time.Now()
+		err := lock.Release(k.ctx(100 * time.Millisecond))
+		if err == nil || errors.Is(err, fencelock.ErrLost) || errors.Is(err, fencelock.ErrHeld) {
+			k.Errorf("Release on a link that is %s: %v, want its ctx's error or the client's", what, err)
+		}
+		if d := time.Since(start); d > time.Second+100*time.Millisecond {
+			k.Errorf("Release returned %v after a ctx of 100 ms", d)
+		}
+		k.taken(other, name)
+		link.Heal()
+		if err := lock.Release(k.ctx(long)); err != nil {
+			k.Errorf("Release repeated after the link was %s: %v", what, err)
+		}
+		k.free(other, name, soon)
 	}
-	if d := time.Since(start); d > soon {
-		k.Errorf("Release returned %v after a ctx of 100 ms", d)
-	}
-	link.Heal()
-	if err := lock.Release(k.ctx(long)); err != nil {
-		k.Errorf("Release repeated: %v", err)
-	}
-	k.free(other, name, soon)
 }
 
 // A5: the Release of one who has lost the lock leaves the next holder alone.

@@ -162,7 +162,7 @@ func minTokenFar(k *kit) {
 	k.release(lock)
 	year := fencelock.Token(365 * 24 * time.Hour / time.Microsecond)
 	for _, least := range []fencelock.Token{was + year, math.MaxInt64 - 1, math.MaxInt64} {
-		for _, acquire := range []func(context.Context, string, ...fencelock.Option) (fencelock.Lock, error){l.Acquire, l.TryAcquire} {
+		for _, acquire := range []acquire{l.Acquire, l.TryAcquire} {
 			_, err := acquire(k.ctx(long), name, fencelock.MinToken(least))
 			if err == nil || errors.Is(err, fencelock.ErrHeld) || errors.Is(err, context.DeadlineExceeded) {
 				k.Fatalf("MinToken(%d): %v, want a refusal", least, err)

@@ -69,6 +69,10 @@ func work(text string, open func(opts ...fencelock.Option) (Locker, error)) erro
 		if err != nil {
 			return err
 		}
+		go func() {
+			<-lock.Lost()
+			fmt.Println("lost", lock.Token())
+		}()
 		fmt.Println("ready", lock.Token())
 		_, _ = io.Copy(io.Discard, in) // until killed, or the suite has gone
 		return lock.Release(context.Background())
