@@ -17,10 +17,10 @@ if dead(tombs, attempt) then return answer('dead') end
 -- A replay gets the same answer and does not move the deadline.
 if lock == value then return answer('accepted') end
 
-if lock ~= '' and not belongs(attempt) then return answer('held', redis.call('PTTL', KEYS[1])) end
+if lock and not belongs(attempt) then return answer('held', redis.call('PTTL', KEYS[1])) end
 
 local who, left = reserved()
-if lock == '' and who and who ~= waiter then return answer('held', left) end
+if not lock and who and who ~= waiter then return answer('held', left) end
 
 if counter == '' then
   -- Tokens may have been forgotten: a block must not reach back over them.

@@ -77,8 +77,14 @@ type ballot struct {
 	second bool            // this is the second round
 }
 
-func newBallot(nodes int, p block, min fencelock.Token, size int) *ballot {
-	return &ballot{block: p, min: min, size: size, votes: make([]vote, nodes)}
+// newBallot makes the first proposal, by the client's clock. floor is the
+// greatest token that the client has seen for the name, 0 if none.
+func newBallot(nodes int, floor, min, now fencelock.Token, size int) *ballot {
+	first := size
+	if floor == 0 {
+		first = 1 // a name that is new to us may be new to the nodes
+	}
+	return &ballot{block: propose(max(floor, min), now, first), min: min, size: size, votes: make([]vote, nodes)}
 }
 
 // hear takes a node's vote and says what the votes amount to. After [again] the

@@ -30,7 +30,9 @@ func TestDev(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if os.Getenv("HOLD") != "" {time.Sleep(time.Millisecond)}
+					if os.Getenv("HOLD") != "" {
+						time.Sleep(time.Millisecond)
+					}
 					mu.Lock()
 					counts[p]++
 					mu.Unlock()

@@ -3,13 +3,13 @@
 -- queue: the Lockers that wait. turn: whose turn it is, and until when by this server's clock.
 
 local now, us = clock()
-local lock = redis.call('GET', KEYS[1]) or ''
+local lock = redis.call('GET', KEYS[1])
 local state = redis.call('HMGET', KEYS[2], 'counter', 'dead', 'queue', 'turn')
 local counter, tombs, queue, turn = state[1] or '', state[2], state[3] or '', state[4] or ''
 
 -- belongs reports whether the lock is the attempt's.
 local function belongs(attempt)
-  return string.sub(lock, 1, #attempt + 1) == attempt .. ':'
+  return lock and string.sub(lock, 1, #attempt + 1) == attempt .. ':'
 end
 
 -- toofar reports whether a token is more than a day above both counter and clock; floor is the token less a day.

@@ -6,14 +6,14 @@ local result = 'taken'
 if belongs(attempt) then
   -- First, so that a server out of memory lets the other writes pass.
   redis.call('DEL', KEYS[1])
-  lock, result = '', 'ours'
+  lock, result = nil, 'ours'
 elseif dead(tombs, attempt) then
   result = 'ours'
-elseif lock == '' then
+elseif not lock then
   result = 'free'
 end
 
-if lock == '' and not reserved() then wake(grace) end
+if not lock and not reserved() then wake(grace) end
 
 -- A node that was left out of the quorum learns of its tokens, unless they are out of its reach.
 if less(counter, last) and last ~= '0' and not toofar(floor) then counter = last end

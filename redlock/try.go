@@ -61,18 +61,15 @@ type cast struct {
 }
 
 func (d *driver) campaign(r lease.Request) *campaign {
-	floor, size := d.floors.get(r.Key), 1
-	if floor > 0 && d.source == nil {
-		size = r.Tokens() // of a name that is new to us, the nodes may have no counter
-	}
-	b := propose(max(floor, r.Min), fencelock.Token(time.Now().UnixMicro()), size)
+	size, least := r.Tokens(), r.Min
 	if d.source != nil {
-		r.Min = 0 // it concerns the source's tokens
+		size, least = 1, 0 // they concern the source's tokens
 	}
+	now := fencelock.Token(time.Now().UnixMicro())
 	return &campaign{
 		d:      d,
 		r:      r,
-		ballot: newBallot(len(d.nodes), b, r.Min, size),
+		ballot: newBallot(len(d.nodes), d.floors.get(r.Key), least, now, size),
 		waiter: d.turns.waiter(r.Key),
 		keys:   keysOf(r.Key),
 		cast:   make(chan cast, 2*len(d.nodes)), // of two rounds: no sender ever waits
