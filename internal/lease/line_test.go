@@ -307,11 +307,14 @@ func TestAGrantAtTheMomentOfTheCancelIsGivenBack(t *testing.T) {
 			"its caller never had it")
 
 		// The end of Wait is no reason: the caller is still there.
+		l.mu.Lock()
+		l.handOff.value = time.Second // a turn lasts
+		l.mu.Unlock()
 		k = acquire(t, l, "a").(*handle)
-		w = acquireAsync(t.Context(), l, "a", fencelock.Wait(time.Second/10))
+		w = acquireAsync(t.Context(), l, "a", fencelock.Wait(time.Second/100))
 		synctest.Wait()
 		l.mu.Lock()
-		time.Sleep(time.Second / 10)
+		time.Sleep(time.Second / 100)
 		d, _ = l.giveUp(k)
 		l.mu.Unlock()
 		d.send()
