@@ -178,8 +178,8 @@ func (s *subscriber) connect(l *link, gap bool) error {
 	err := s.read(l, ps, gap)
 	close(broken)
 	_ = ps.Close()
-	if werr := <-writer; werr != nil {
-		return werr
+	if werr := <-writer; werr != nil && !errors.Is(werr, redis.ErrClosed) {
+		return werr // the cause; err only says that we closed the connection then
 	}
 	return err
 }
