@@ -89,7 +89,7 @@ func (p *Proxy) Drop(dir Direction) { p.change(dir, func(w *way) { w.hole = true
 // Freeze holds what is sent, the closing of a connection included, until Heal delivers it.
 func (p *Proxy) Freeze(dir Direction) { p.change(dir, func(w *way) { w.frozen = true }) }
 
-// Cut closes all connections and refuses new ones until Heal.
+// Cut closes all connections and refuses new ones until Heal. Nothing that is sent after it passes.
 func (p *Proxy) Cut() {
 	p.tb.Helper()
 	p.mu.Lock()
@@ -195,10 +195,10 @@ func (p *Proxy) connect(l net.Listener, client net.Conn) {
 		client.Close()
 		return
 	}
-	c := &proxyConn{p: p, client: client, target: p.target, done: make(chan struct{})}
+	c := &proxyConn{p: p, target: p.target, done: make(chan struct{})}
 	p.conns[c] = true
 	p.wg.Add(1)
-	go c.run()
+	go c.run(client)
 }
 
 // due returns when a message that arrives now may leave.

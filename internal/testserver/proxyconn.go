@@ -11,10 +11,12 @@ import (
 // a delay does not hold back the reading of what follows.
 type proxyConn struct {
 	p      *Proxy
-	client net.Conn
 	target string
-	once   sync.Once
 	done   chan struct{} // closed with the connection
+
+	mu    sync.Mutex
+	ended bool
+	ends  []net.Conn // the client's, then the server's
 
 	lossy bool      // under p.mu: bytes have been swallowed
 	redis redisConn // used by RedisProxy only
@@ -26,10 +28,21 @@ type message struct {
 	due  time.Time
 }
 
-// close is called with p.mu held or not.
-func (c *proxyConn) close() { c.once.Do(func() { close(c.done) }) }
+// close ends the connection: when it returns, nothing more passes.
+func (c *proxyConn) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.ended = true
+	close(c.done)
+	for _, end := range c.ends {
+		end.Close()
+	}
+}
 
-func (c *proxyConn) run() {
+func (c *proxyConn) run(client net.Conn) {
 	defer c.p.wg.Done()
 	defer func() {
 		c.close()
@@ -37,21 +50,29 @@ func (c *proxyConn) run() {
 		delete(c.p.conns, c)
 		c.p.mu.Unlock()
 	}()
-	defer c.client.Close()
-	server, err := net.DialTimeout("tcp", c.target, 10*time.Second)
-	if err != nil {
+	if !c.owns(client) {
 		return
 	}
-	defer server.Close()
+	server, err := net.DialTimeout("tcp", c.target, 10*time.Second)
+	if err != nil || !c.owns(server) {
+		return
+	}
+	var pumps sync.WaitGroup
+	pumps.Go(func() { c.pump(ToServer, client, server) })
+	pumps.Go(func() { c.pump(ToClient, server, client) })
+	pumps.Wait()
+}
 
-	var pumps, end sync.WaitGroup
-	pumps.Go(func() { c.pump(ToServer, c.client, server) })
-	pumps.Go(func() { c.pump(ToClient, server, c.client) })
-	end.Go(func() { pumps.Wait(); c.close() })
-	<-c.done
-	c.client.Close() // ends the reads and writes under way
-	server.Close()
-	end.Wait()
+// owns has end closed with the connection, and reports false if that has already happened.
+func (c *proxyConn) owns(end net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		end.Close()
+		return false
+	}
+	c.ends = append(c.ends, end)
+	return true
 }
 
 // pump moves one direction until its sender or the connection closes.

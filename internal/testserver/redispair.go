@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -22,12 +23,15 @@ func RedisPair(tb testing.TB, args ...string) *Pair {
 	return p
 }
 
-// WaitSynced waits until the replica has everything that the primary has.
+// WaitSynced waits until the replica has everything that the primary has, and the primary counts it as connected. (WAIT
+// by Do proves nothing: it is about the writes of its own connection.)
 func (p *Pair) WaitSynced() {
 	p.Primary.tb.Helper()
 	if !poll(startTime, func() bool {
-		r := p.Replica.Info("replication")
-		return r["master_link_status"] == "up" && r["slave_repl_offset"] == p.Primary.Info("replication")["master_repl_offset"]
+		r := p.Replica.Info("replication") // asked first: what the primary says later is not less
+		m := p.Primary.Info("replication")
+		return r["master_link_status"] == "up" && r["slave_repl_offset"] == m["master_repl_offset"] &&
+			strings.Contains(m["slave0"], "state=online")
 	}) {
 		p.Primary.tb.Fatalf("testserver: the replica does not follow: %v", p.Replica.Info("replication"))
 	}

@@ -10,12 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// client connects a real client, that tries once and has one connection, in the given version of the protocol.
+// client connects a real client, that tries once and has one connection, in the given version of the protocol. It waits
+// long, unless it is given soon as context.
 func client(t *testing.T, addr string, protocol int) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: addr, Protocol: protocol, MaxRetries: -1, PoolSize: 1,
-		ReadTimeout: 300 * time.Millisecond, DialTimeout: 10 * time.Second})
+		ReadTimeout: 30 * time.Second, DialTimeout: 30 * time.Second, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// soon is the context of a command whose reply will not come.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 func key(k string) Match {
@@ -32,7 +40,7 @@ func TestDropAndCutLoseExactlyOneReply(t *testing.T) {
 				require.NoError(t, c.Set(ctx, k, "0", time.Minute).Err())
 				trap := start(p, key(k))
 				require.NoError(t, c.Set(ctx, k+"other", "1", time.Minute).Err(), "does not match")
-				err := c.Set(ctx, k, "1", time.Minute).Err()
+				err := c.Set(soon(t), k, "1", time.Minute).Err()
 				require.Error(t, err)
 				require.Equal(t, name == "drop", strings.Contains(err.Error(), "timeout"), "%v", err)
 				require.Equal(t, "+OK\r\n", trap.Wait())
@@ -49,7 +57,7 @@ func TestDropReplyInAPipelineKeepsTheRepliesBefore(t *testing.T) {
 	require.NoError(t, c.Ping(ctx).Err())
 	trap := p.DropReply(key(k + "b"))
 	var before, lost, after *redis.StatusCmd
-	_, err := c.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+	_, err := c.Pipelined(soon(t), func(pipe redis.Pipeliner) error {
 		before = pipe.Set(ctx, k+"a", "1", time.Minute)
 		lost = pipe.Set(ctx, k+"b", "2", time.Minute)
 		after = pipe.Set(ctx, k+"c", "3", time.Minute)
@@ -68,7 +76,7 @@ func TestHeldRequestArrivesAfterItsClientLeft(t *testing.T) {
 	c := client(t, p.Addr(), 3)
 	require.NoError(t, c.Ping(ctx).Err())
 	trap := p.Hold(Named("set"))
-	require.ErrorContains(t, c.Set(ctx, k, "late", time.Minute).Err(), "timeout")
+	require.ErrorContains(t, c.Set(soon(t), k, "late", time.Minute).Err(), "timeout")
 	trap.Wait()
 	require.NoError(t, c.Close())
 	require.NoError(t, client(t, p.Addr(), 3).Set(ctx, k+"2", "v", time.Minute).Err(), "others pass")
@@ -80,7 +88,7 @@ func TestHeldRequestArrivesAfterItsClientLeft(t *testing.T) {
 func TestHeldRequestEndsWithTheProxy(t *testing.T) {
 	p := NewRedisProxy(t, SharedRedis(t).Addr())
 	trap := p.Hold(Named("PING"))
-	require.Error(t, client(t, p.Addr(), 3).Ping(context.Background()).Err())
+	require.Error(t, client(t, p.Addr(), 3).Ping(soon(t)).Err())
 	trap.Wait()
 	p.Close()
 }
@@ -110,7 +118,7 @@ func TestSwallowedRequestsAreNotRecorded(t *testing.T) {
 	require.NoError(t, c.Ping(context.Background()).Err())
 	rec := p.Record(Named("PING"))
 	p.Drop(ToServer)
-	require.Error(t, c.Ping(context.Background()).Err())
+	require.Error(t, c.Ping(soon(t)).Err())
 	require.Zero(t, rec.Len())
 }
 

@@ -11,14 +11,16 @@ import (
 )
 
 func TestPairCutAndPromote(t *testing.T) {
-	p := RedisPair(t)
-	p.Primary.Do("SET", "k", "1")
-	require.Equal(t, int64(1), p.Primary.Do("WAIT", "1", "30000"))
+	ctx, p := context.Background(), RedisPair(t)
+	c := redis.NewClient(&redis.Options{Addr: p.Primary.Addr(), PoolSize: 1})
+	defer c.Close()
+	require.NoError(t, c.Set(ctx, "k", "1", 0).Err())
+	require.Equal(t, int64(1), c.Wait(ctx, 1, 30*time.Second).Val())
 	require.Equal(t, "1", p.Replica.Do("GET", "k"))
 
 	p.Link.Cut()
-	p.Primary.Do("SET", "k", "2")
-	require.Equal(t, int64(0), p.Primary.Do("WAIT", "1", "50"))
+	require.NoError(t, c.Set(ctx, "k", "2", 0).Err())
+	require.Equal(t, int64(0), c.Wait(ctx, 1, 50*time.Millisecond).Val())
 	_, err := p.Replica.Try("SET", "k", "3")
 	require.ErrorContains(t, err, "READONLY")
 	p.Promote()
