@@ -21,9 +21,8 @@ type model struct {
 func (m *model) acquire(attempt string, p block) vote {
 	v := vote{to: p, now: m.now}
 	v.verdict = m.judge(attempt, p)
-	if v.verdict == accepted {
-		m.holder, m.block = attempt, p
-		m.counter = max(m.counter, p.last)
+	if v.verdict == accepted && (m.holder != attempt || m.block != p) {
+		m.holder, m.block, m.counter = attempt, p, p.last
 	}
 	v.counter = m.counter
 	return v
