@@ -52,7 +52,7 @@ func heldByAnother(k *kit) {
 		if !errors.As(err, &held) || !errors.Is(err, fencelock.ErrHeld) {
 			k.Fatalf("TryAcquire by %s: %v, want a *HeldError", who, err)
 		}
-		if held.Name != name || held.For < 0 || held.For > 10*k.b.TTL || held.Cause != nil {
+		if held.Name != name || held.For < 0 || held.For > 2*calm || held.Cause != nil {
 			k.Errorf("TryAcquire by %s: %+v, want the name, at most the TTL, and no cause", who, *held)
 		}
 	}
@@ -97,7 +97,7 @@ func waitOption(k *kit) {
 		k.Errorf("a wait that ctx ended: %v, want ErrHeld and the ctx's error", err)
 	}
 	k.release(lock)
-	k.free(patient, name, soon)
+	k.free(l, name, soon)
 }
 
 func doneContext(k *kit) {

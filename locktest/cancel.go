@@ -10,16 +10,12 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
-// forever is a TTL that no case lives to see expire: what is free before then
-// has been cleaned up.
-const forever = 5 * time.Minute
-
 type acquire = func(context.Context, string, ...fencelock.Option) (fencelock.Lock, error)
 
 // A1: an acquire that is cancelled while its reply is on the way leaves
 // nothing.
 func cancelledAcquire(k *kit) {
-	l, link := k.via(fencelock.TTL(forever))
+	l, link := k.via()
 	other := k.locker()
 	k.release(k.acquire(l, k.name())) // connected
 	link.Delay(200 * time.Millisecond)
@@ -56,7 +52,7 @@ func (k *kit) freeAgain(other Locker, name string) error {
 
 // A23: the clean-up of a cancelled attempt does not overtake the attempt.
 func cancelsThroughJitter(k *kit) {
-	l, link := k.via(fencelock.TTL(forever))
+	l, link := k.via()
 	other := k.locker()
 	k.each(k.list(5), 5, func(name string) error { return k.freeAgain(l, name) }) // connected
 	link.Jitter(20 * time.Millisecond)
@@ -84,7 +80,7 @@ func cancelsThroughJitter(k *kit) {
 // A8: an Acquire that is cancelled at the moment of its grant has the lock, or
 // has an error and leaves the lock free.
 func cancelAtGrant(k *kit) {
-	holder, waiter, third := k.locker(fencelock.TTL(forever)), k.locker(fencelock.TTL(forever)), k.locker()
+	holder, waiter, third := k.locker(), k.locker(), k.locker()
 	round := func(name string, waiter Locker) error {
 		lock, err := k.get(holder, name)
 		if err != nil {
@@ -152,7 +148,7 @@ func waitBlackHole(k *kit) {
 	}
 	link.Heal()
 	for _, name := range append(held, free...) {
-		k.free(other, name, k.b.TTL+soon)
+		k.free(other, name, soon)
 	}
 }
 
@@ -176,8 +172,8 @@ func (k *kit) onTime(acquire acquire, name string) error {
 
 // A7: the server goes while an Acquire waits in its queue.
 func waitQueued(k *kit) {
-	l, link := k.via(fencelock.TTL(forever))
-	other, names := k.locker(fencelock.TTL(forever)), k.list(20)
+	l, link := k.via()
+	other, names := k.locker(), k.list(20)
 	locks := k.all(other, names)
 	time.AfterFunc(300*time.Millisecond, link.BlackHole)
 	k.each(names, len(names), func(name string) error {
@@ -211,7 +207,7 @@ func waitRefused(k *kit) {
 
 // A6: a lock that was granted too long ago is not handed out.
 func neverGrantedExpired(k *kit) {
-	l, link := k.via()
+	l, link := k.via(k.short())
 	other, third, names := k.locker(), k.locker(), k.list(20)
 	locks := k.all(other, names)
 	type result struct {

@@ -65,9 +65,9 @@ func closeEndsEverything(k *kit) {
 
 // Close undoes what it finds under way, and waits for that.
 func closeUndoesPending(k *kit) {
-	l, link := k.via(fencelock.TTL(forever))
+	l, link := k.via()
 	other, names := k.locker(), k.list(10)
-	link.Delay(300 * time.Millisecond)
+	link.Delay(time.Second)
 	ended := make(chan error, len(names))
 	for _, name := range names {
 		go func() {

@@ -14,54 +14,52 @@ import (
 // machine may add is ten times the margin that the deadline has.
 func lossInTime(k *kit, ttl time.Duration, before func(Link), renewed bool, disturb func(Link)) {
 	noise := k.b.TTL/10 + 20*time.Millisecond
-	k.retry(func() error {
-		l, link := k.via(fencelock.TTL(ttl))
-		other, names := k.locker(), k.list(50)
-		before(link)
-		locks := k.all(l, names)
-		deadline := make(map[string]time.Time)
-		for name, lock := range locks { // a renewal may only make it later
-			deadline[name] = time.Now().Add(lock.Valid())
-		}
-		if renewed {
-			k.until("all are renewed", ttl+soon, func() bool {
-				for name, lock := range locks {
-					if time.Now().Add(lock.Valid()).Before(deadline[name].Add(ttl / 10)) {
-						return false
-					}
+	l, link := k.via(fencelock.TTL(ttl))
+	other, names := k.locker(), k.list(50)
+	before(link)
+	locks := k.all(l, names)
+	deadline := make(map[string]time.Time)
+	for name, lock := range locks { // a renewal may only make it later
+		deadline[name] = time.Now().Add(lock.Valid())
+	}
+	if renewed {
+		k.until("all are renewed", ttl+soon, func() bool {
+			for name, lock := range locks {
+				if time.Now().Add(lock.Valid()).Before(deadline[name].Add(ttl / 10)) {
+					return false
 				}
-				return true
-			})
-		}
-		disturb(link)
-		return each(names, len(names), func(name string) error {
-			lock, told := locks[name], make(chan time.Time, 1)
-			go func() {
-				<-lock.Lost()
-				told <- time.Now()
-			}()
-			next, err := k.get(other, name)
-			if err != nil {
-				return err
 			}
-			granted := time.Now()
-			select {
-			case at := <-told:
-				if late := at.Sub(granted); late > noise {
-					return fmt.Errorf("the holder of %q was told %v after another had the lock", name, late)
-				}
-				if early := deadline[name].Sub(at); early > time.Millisecond {
-					return fmt.Errorf("%q was reported lost %v before its deadline: %w", name, early, lock.Err())
-				}
-			case <-time.After(soon):
-				return fmt.Errorf("another has %q and the holder is not told", name)
-			}
-			if next.Token() <= lock.Token() {
-				return fmt.Errorf("the next holder of %q has token %d after %d", name, next.Token(), lock.Token())
-			}
-			k.lost(lock, soon)
-			return nil
+			return true
 		})
+	}
+	disturb(link)
+	k.each(names, len(names), func(name string) error {
+		lock, told := locks[name], make(chan time.Time, 1)
+		go func() {
+			<-lock.Lost()
+			told <- time.Now()
+		}()
+		next, err := k.get(other, name)
+		if err != nil {
+			return err
+		}
+		granted := time.Now()
+		select {
+		case at := <-told:
+			if late := at.Sub(granted); late > noise {
+				return fmt.Errorf("the holder of %q was told %v after another had the lock", name, late)
+			}
+			if early := deadline[name].Sub(at); early > time.Millisecond {
+				return fmt.Errorf("%q was reported lost %v before its deadline: %w", name, early, lock.Err())
+			}
+		case <-time.After(soon):
+			return fmt.Errorf("another has %q and the holder is not told", name)
+		}
+		if next.Token() <= lock.Token() {
+			return fmt.Errorf("the next holder of %q has token %d after %d", name, next.Token(), lock.Token())
+		}
+		k.lost(lock, soon)
+		return nil
 	})
 }
 
@@ -75,11 +73,11 @@ func lossSlow(k *kit) {
 // The time to live counts from the sending of what is confirmed, not from its
 // answer.
 func lossAfterLateGrant(k *kit) {
-	lossInTime(k, 2*k.b.TTL, func(l Link) { l.Delay(k.b.TTL / 4) }, false, Link.BlackHole)
+	lossInTime(k, 3*k.b.TTL, func(l Link) { l.Delay(k.b.TTL * 35 / 100) }, false, Link.BlackHole)
 }
 
 func lossAfterLateRenewal(k *kit) {
-	lossInTime(k, 2*k.b.TTL, func(l Link) { l.Delay(k.b.TTL / 4) }, true, Link.BlackHole)
+	lossInTime(k, 3*k.b.TTL, func(l Link) { l.Delay(k.b.TTL * 35 / 100) }, true, Link.BlackHole)
 }
 
 // A renewal that fails is repeated until the deadline.
@@ -89,7 +87,7 @@ func shortOutage(k *kit) {
 		l, link := k.via(fencelock.TTL(2 * k.b.TTL))
 		locks = append(locks, k.acquire(l, k.name()))
 		disturb(link)
-		time.AfterFunc(k.b.TTL, link.Heal)
+		time.AfterFunc(k.b.TTL*3/4, link.Heal)
 	}
 	k.held(locks[0], 4*k.b.TTL)
 	k.held(locks[1], 0)
@@ -101,7 +99,7 @@ func shortOutage(k *kit) {
 // A4: a renewal creates nothing after the record was deleted.
 func renewalCreatesNothing(k *kit) {
 	k.needsDelete()
-	l, other, name := k.locker(), k.locker(), k.name()
+	l, other, name := k.locker(k.short()), k.locker(), k.name()
 	lock := k.acquire(l, name)
 	k.b.Delete(k, name)
 	if reason := k.lost(lock, k.b.TTL+soon).Reason; reason == fencelock.Expired || reason == fencelock.Closed {
@@ -125,7 +123,7 @@ func renewalCreatesNothing(k *kit) {
 // knowing leaves the next holder alone.
 func renewalSparesNext(k *kit) {
 	k.needsDelete()
-	l, other, third := k.locker(), k.locker(), k.locker()
+	l, other, third := k.locker(k.short()), k.locker(), k.locker()
 	for _, early := range []bool{false, true} {
 		name := k.name()
 		lock := k.acquire(l, name)
@@ -146,7 +144,7 @@ func renewalSparesNext(k *kit) {
 // A12: a lock that was lost and acquired again is renewed again.
 func renewedAfterLoss(k *kit) {
 	k.needsDelete()
-	l, name := k.locker(), k.name()
+	l, name := k.locker(k.short()), k.name()
 	first := k.acquire(l, name)
 	k.b.Delete(k, name)
 	k.lost(first, k.b.TTL+soon)
@@ -162,7 +160,7 @@ func renewedAfterLoss(k *kit) {
 // A11: locks are lost one by one.
 func othersStayHeld(k *kit) {
 	k.needsDelete()
-	l, names := k.locker(), k.list(20)
+	l, names := k.locker(k.short()), k.list(20)
 	var locks []fencelock.Lock
 	for _, name := range names {
 		locks = append(locks, k.acquire(l, name))
@@ -185,7 +183,7 @@ func stuckRenewal(k *kit) {
 	if k.b.Stick == nil {
 		k.Skip("NOT TESTED: the backend gives no Stick")
 	}
-	l, stuck, name := k.locker(), k.name(), k.name()
+	l, stuck, name := k.locker(k.short()), k.name(), k.name()
 	first, second := k.acquire(l, stuck), k.acquire(l, name)
 	release := k.b.Stick(k, stuck)
 	k.Cleanup(release)
@@ -196,7 +194,7 @@ func stuckRenewal(k *kit) {
 
 // A16: the ctx of Acquire bounds the wait, not the hold.
 func outlivesContext(k *kit) {
-	l, name := k.locker(), k.name()
+	l, name := k.locker(k.short()), k.name()
 	ctx, cancel := context.WithCancel(context.Background())
 	lock, err := l.Acquire(ctx, name)
 	cancel()

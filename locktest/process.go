@@ -19,7 +19,7 @@ func deadHolder(k *kit) {
 		w, n := k.start(order{Name: name, TTL: k.b.TTL})
 		token, die = fencelock.Token(n), w.kill
 	} else { // to the server a process that falls silent is one that has died
-		l, link := k.via()
+		l, link := k.via(k.short())
 		token, die = k.acquire(l, name).Token(), link.BlackHole
 	}
 	k.taken(other, name)
@@ -92,7 +92,7 @@ func fairWithoutPasses(k *kit) { fair(k, 0) }
 func fair(k *kit, passes int) {
 	k.retry(func() error {
 		counts := contest(k, 4, order{
-			Name: k.name(), TTL: 10 * k.b.TTL, Goroutines: 10, Passes: passes, For: time.Second,
+			Name: k.name(), TTL: calm, Goroutines: 10, Passes: passes, For: 2 * time.Second,
 		})
 		if least := slices.Min(counts); least == 0 || slices.Max(counts) > 2*least {
 			return fmt.Errorf("locks per process: %v, the most should be at most twice the least", counts)

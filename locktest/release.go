@@ -20,7 +20,7 @@ func releaseDone(k *kit) {
 	if err := lock.Release(k.ctx(long)); err != nil {
 		k.Errorf("Release after that: %v", err)
 	}
-	k.free(other, name, k.b.TTL/2+soon/10)
+	k.free(other, name, soon)
 }
 
 func releaseTwice(k *kit) {
@@ -39,7 +39,7 @@ func releaseTwice(k *kit) {
 // A2: a Release that its ctx cut short, or that the server did not answer, goes
 // on and can be repeated.
 func releaseCutShort(k *kit) {
-	l, link := k.via(fencelock.TTL(forever))
+	l, link := k.via()
 	other := k.locker()
 	for what, disturb := range map[string]func(){"frozen": link.Freeze, "a black hole": link.BlackHole, "cut": link.Cut} {
 		name := k.name()
@@ -64,7 +64,7 @@ func releaseCutShort(k *kit) {
 
 // A5: the Release of one who has lost the lock leaves the next holder alone.
 func lateRelease(k *kit) {
-	l, link := k.via()
+	l, link := k.via(k.short())
 	other, third, name := k.locker(), k.locker(), k.name()
 	lock := k.acquire(l, name)
 	link.Freeze()
@@ -77,7 +77,7 @@ func lateRelease(k *kit) {
 		}
 	}
 	k.taken(third, name)
-	k.held(next, next.Valid())
+	k.held(next, 2*k.b.TTL)
 	k.taken(third, name)
 	k.release(next)
 	if next.Token() <= lock.Token() {
@@ -90,7 +90,7 @@ func noRenewalAfterRelease(k *kit) {
 	if k.b.Commands == nil {
 		k.Skip("NOT TESTED: the backend gives no Commands")
 	}
-	l, names := k.locker(), k.list(20)
+	l, names := k.locker(k.short()), k.list(20)
 	k.each(names, len(names), func(name string) error {
 		for range k.rounds(500) {
 			lock, err := k.get(l, name)

@@ -34,7 +34,7 @@ func nothingLeft(k *kit) {
 	if k.b.Residue == nil {
 		k.Skip("NOT TESTED: the backend gives no Residue")
 	}
-	holder, l := k.locker(fencelock.TTL(forever)), k.locker(fencelock.TTL(forever))
+	holder, l := k.locker(), k.locker()
 	names := k.list(20)
 	k.empty("before")
 	locks := k.all(holder, names)
@@ -66,7 +66,7 @@ func nothingLeft(k *kit) {
 	if k.b.Via == nil {
 		return
 	}
-	far, link := k.via(fencelock.TTL(forever))
+	far, link := k.via()
 	for _, disturb := range []func(){link.Freeze, link.BlackHole, link.Cut} {
 		k.release(k.acquire(far, k.name()))
 		disturb()
@@ -86,7 +86,7 @@ func nothingLeft(k *kit) {
 // A21: a Locker that nobody uses keeps nothing, here or at the server, and
 // works again afterwards.
 func idleCostsNothing(k *kit) {
-	l, other := k.locker(), k.locker()
+	l, other := k.locker(k.short()), k.locker(k.short())
 	use := func() {
 		names := k.list(20)
 		locks := k.all(l, names)
@@ -120,7 +120,7 @@ func idleCostsNothing(k *kit) {
 
 // A20: ten thousand names at once, and none of them left.
 func manyNames(k *kit) {
-	l := k.locker(fencelock.TTL(forever))
+	l := k.locker()
 	names := k.list(k.rounds(10_000))
 	locks := k.all(l, names)
 	for _, lock := range locks {

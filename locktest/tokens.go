@@ -211,8 +211,8 @@ func ttlOfWaiter(k *kit) {
 		k.Skip("the TTL is fixed at New")
 	}
 	l, name := k.locker(), k.name()
-	for _, ttl := range []time.Duration{20 * k.b.TTL, k.b.TTL} {
-		before := 21*k.b.TTL - ttl
+	for _, ttl := range []time.Duration{60 * k.b.TTL, 6 * k.b.TTL} {
+		before := 66*k.b.TTL - ttl
 		lock := k.acquire(l, name, fencelock.TTL(before))
 		valid := make(chan time.Duration, 1)
 		go func() {
@@ -227,7 +227,7 @@ func ttlOfWaiter(k *kit) {
 		}()
 		k.held(lock, 50*time.Millisecond)
 		k.release(lock)
-		if v := <-valid; v <= ttl/4 || v > max(ttl, 5*time.Second) {
+		if v := <-valid; v <= ttl/4 || v > ttl+2*time.Second {
 			k.Errorf("behind a hold of TTL(%v) a waiter with TTL(%v) got a lock valid for %v", before, ttl, v)
 		}
 	}

@@ -69,7 +69,7 @@ func withLockReleases(k *kit) {
 // A loss that is known is never a nil error, and ends the ctx of fn.
 func withLockLoss(k *kit) {
 	k.needsDelete()
-	l, own := k.locker(), errors.New("fn's error")
+	l, own := k.locker(k.short()), errors.New("fn's error")
 	for _, want := range []error{nil, own} {
 		name := k.name()
 		err := fencelock.WithLock(k.ctx(long), l, name, func(ctx context.Context, token fencelock.Token) error {

@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -226,15 +228,24 @@ var mutants = []struct {
 	{"renewals go on after the release", "NoRenewalAfterRelease", func(d *driver, f *faulty) {
 		f.release = func(ctx context.Context, r lease.Request, g lease.Grant) error {
 			time.AfterFunc(time.Second/3, func() {
-				_ = f.release(ctx, r, g)
+				_ = f.release(context.WithoutCancel(ctx), r, g)
 			})
 			return d.Release(ctx, r, g)
 		}
 	}},
-	{"the last to come is the first to go", "FairWithPasses FairWithoutPasses", func(d *driver, f *faulty) {
+	{"older processes come first", "FairWithPasses FairWithoutPasses", func(d *driver, f *faulty) {
+		rank := ranks.last.Add(1)
+		f.queue = func(ctx context.Context, r lease.Request) (lease.Grant, error) {
+			ranks.of.Store(r.Attempt, rank)
+			return d.Queue(ctx, r)
+		}
 		f.release = func(ctx context.Context, r lease.Request, g lease.Grant) error {
 			d.server.mu.Lock()
-			slices.Reverse(d.server.names[r.Key].queue)
+			slices.SortStableFunc(d.server.names[r.Key].queue, func(a, b *waiter) int {
+				x, _ := ranks.of.Load(a.Attempt)
+				y, _ := ranks.of.Load(b.Attempt)
+				return cmp.Compare(x.(int64), y.(int64))
+			})
 			d.server.mu.Unlock()
 			return d.Release(ctx, r, g)
 		}
@@ -258,6 +269,12 @@ var mutants = []struct {
 			return g, err
 		}
 	}},
+}
+
+// ranks say which process made an attempt.
+var ranks struct {
+	last atomic.Int64
+	of   sync.Map
 }
 
 const mutantVar = "FENCELOCK_MEM_MUTANT"
