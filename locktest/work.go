@@ -128,7 +128,15 @@ type worker struct {
 
 // start returns a worker that has said "ready", and the number it said.
 func (k *kit) start(o order) (*worker, int64) {
-	k.Helper()
+	w := k.launch(o)
+	n, err := w.read("ready")
+	if err != nil {
+		k.Fatal(err)
+	}
+	return w, n
+}
+
+func (k *kit) launch(o order) *worker {
 	cmd := k.b.Worker(k)
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -148,11 +156,7 @@ func (k *kit) start(o order) (*worker, int64) {
 	}
 	w := &worker{cmd, in, bufio.NewReader(out)}
 	k.Cleanup(w.kill)
-	n, err := w.read("ready")
-	if err != nil {
-		k.Fatal(err)
-	}
-	return w, n
+	return w
 }
 
 func (w *worker) read(word string) (int64, error) {
