@@ -14,7 +14,8 @@
 //
 // Tokens are microseconds of the server's clock, raised above the counter, so
 // they keep rising even if the counter is lost (a failover to a stale replica,
-// FLUSHALL, eviction), unless the new server's clock is behind the last grant.
+// FLUSHALL, eviction), unless the new server's clock is then behind the last
+// grant, or ahead of it by fewer microseconds than a grant has passes.
 // A name's lock itself does not survive the loss of an acknowledged write:
 // then there are two holders, and the later has the greater token.
 // [MinReplicas] narrows that hole.
