@@ -56,6 +56,9 @@ func (n *node) renew(attempt string, b block) standing {
 	return s
 }
 
+// fakeAttempt differs in its first digits, as random ones do.
+func fakeAttempt(i int) string { return fmt.Sprintf("%012x%020x", i, 0) }
+
 // The search is as good as its model of a node: it and the scripts must agree
 // on anything.
 func TestModelIsTheScripts(t *testing.T) {
@@ -64,13 +67,13 @@ func TestModelIsTheScripts(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	attempts := []string{fmt.Sprintf("%032x", 0)}
+	attempts := []string{fakeAttempt(0)}
 	seen := map[string]int{}
 	attempt, b := attempts[0], block{1, 1}
 	for i := range 5_000 {
 		if rnd.IntN(3) > 0 { // else the same again
 			if rnd.IntN(2) == 0 {
-				attempts = append(attempts, fmt.Sprintf("%032x", i))
+				attempts = append(attempts, fakeAttempt(i))
 			}
 			attempt = attempts[max(0, len(attempts)-1-rnd.IntN(1+rnd.IntN(50)))] // more than there are tombstones
 			now := fencelock.Token(time.Now().UnixMicro())
@@ -202,7 +205,7 @@ func TestForeignKeyIsLeftAlone(t *testing.T) {
 		n.server.Do("SET", n.key, foreign, "PX", "60000")
 		require.Equal(t, held, n.acquire(a, block{now, now}).verdict, foreign)
 		require.Equal(t, taken, n.renew(a, block{now, now}), foreign)
-		require.Equal(t, taken, n.release(fmt.Sprintf("%032x", i), now), foreign)
+		require.Equal(t, taken, n.release(fakeAttempt(i), now), foreign)
 		require.Equal(t, foreign, n.server.Do("GET", n.key))
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/internal/lease"
 	"github.com/fencelock/fencelock/internal/redisnode"
@@ -135,15 +137,23 @@ func (c *campaign) send(ctx context.Context) {
 	for node := range c.d.nodes {
 		c.d.crew.spawn(func() {
 			res := c.d.ask(ctx, node, call, patience)
-			c.cast <- cast{node, p.vote(res), mayHaveArrived(res)}
+			c.cast <- cast{node, p.vote(res), mayHaveTaken(res)}
 		})
 	}
 }
 
-// mayHaveArrived reports whether a call without an answer may have reached the
-// server.
-func mayHaveArrived(res redisnode.Result) bool {
-	return res.Err != nil && (!res.Sent.IsZero() || res.Err == context.DeadlineExceeded)
+// mayHaveTaken reports whether a call that failed may have taken the lock
+// nevertheless. Not so if it was never sent, or if the server reports the error:
+// the lock is the last thing that the script writes.
+func mayHaveTaken(res redisnode.Result) bool {
+	var answered redis.Error
+	switch {
+	case res.Err == nil || errors.As(res.Err, &answered):
+		return false
+	case res.Err == context.DeadlineExceeded:
+		return true // still on its way
+	}
+	return !res.Sent.IsZero()
 }
 
 func (c *campaign) note(v cast) {
