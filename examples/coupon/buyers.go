@@ -67,6 +67,8 @@ func (b *buyers) crowd(ctx context.Context, users int) {
 // rush is n users who arrive evenly over length, whatever the answers to those
 // before them. Those who are told "busy" ask again.
 func (b *buyers) rush(ctx context.Context, n int, length time.Duration) {
+	patient, cancel := context.WithTimeout(ctx, length+rushPatience)
+	defer cancel()
 	arrivals := make(chan int, n)
 	go func() {
 		defer close(arrivals)
@@ -80,13 +82,11 @@ func (b *buyers) rush(ctx context.Context, n int, length time.Duration) {
 			}
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, length+rushPatience)
-	defer cancel()
 	var all sync.WaitGroup
 	for range rushConnections {
 		all.Go(func() {
 			for i := range arrivals {
-				for b.buy(b.shops[i%len(b.shops)]) == http.StatusServiceUnavailable && ctx.Err() == nil {
+				for b.buy(b.shops[i%len(b.shops)]) == http.StatusServiceUnavailable && patient.Err() == nil {
 				}
 			}
 		})

@@ -15,7 +15,7 @@ func experiment(ctx context.Context, s *settings, log io.Writer) (rows []row, er
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	for _, c := range s.Scenarios {
-		line := startProgress(log, c.name, s.Fences)
+		line := startProgress(log, c.name, s.fences(c))
 		some, err := s.runAll(ctx, c, start, line)
 		line.end()
 		rows = append(rows, some...)
@@ -29,9 +29,10 @@ func experiment(ctx context.Context, s *settings, log io.Writer) (rows []row, er
 // runAll runs one scenario with all fences, at the same time if it measures no
 // throughput: a shop that sleeps 200 ms for each coupon keeps no machine busy.
 func (s *settings) runAll(ctx context.Context, c scenario, start provider, line *progress) ([]row, error) {
-	rows, errs := make([]row, len(s.Fences)), make([]error, len(s.Fences))
+	fences := s.fences(c)
+	rows, errs := make([]row, len(fences)), make([]error, len(fences))
 	var all sync.WaitGroup
-	for i, fence := range s.Fences {
+	for i, fence := range fences {
 		one := func() { rows[i], errs[i] = s.runOne(ctx, c, fence, start, line) }
 		if c.alone {
 			one()

@@ -39,6 +39,9 @@ func main() {
 		err = errors.Join(err, printTable(os.Stdout, rows))
 	}
 	for _, r := range rows {
+		if note := r.note(); note != "" {
+			fmt.Fprintln(os.Stderr, "coupon: note:", note)
+		}
 		for _, wrong := range r.check() {
 			err = errors.Join(err, errors.New(wrong))
 		}

@@ -16,10 +16,6 @@ type sale struct {
 	fenced bool
 }
 
-// admits is the fence's comparison, $2 being the token of the one who asks. A
-// test replaces it by true to show that it is what saves the sale.
-var admits = "fence <= $2"
-
 const (
 	// $1 name, $2 token
 	claimSale = `UPDATE fencelock_sales SET fence = $2 WHERE name = $1 AND `

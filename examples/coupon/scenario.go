@@ -12,6 +12,7 @@ type scenario struct {
 	length  time.Duration                  // unless -d is given
 	work    time.Duration                  // unless -work is given
 	coupons func(length time.Duration) int // unless -coupons is given
+	fences  []fenceKind                    // unless -fence is given
 	rate    int                            // requests that arrive each second; 0: a crowd of users who ask again and again
 
 	// fault strikes now and again while a holder is inside its critical section.
@@ -20,18 +21,26 @@ type scenario struct {
 	alone bool
 }
 
+// A rush leaves out the tokens that cost a trip of their own for each coupon:
+// they cannot keep up with it.
 var scenarios = []scenario{
-	{name: "normal", length: 25 * time.Second, work: 200 * time.Millisecond, coupons: fourASecond},
-	{name: "clock-step", length: 25 * time.Second, work: 200 * time.Millisecond, coupons: fourASecond, fault: stepClocks},
-	{name: "pause", length: 25 * time.Second, work: 200 * time.Millisecond, coupons: fourASecond, fault: pauseHolder},
-	{name: "load", length: 25 * time.Second, coupons: func(time.Duration) int { return 1_000_000 }, alone: true},
-	{name: "rush", length: 30 * time.Second, coupons: thousandASecond, rate: 1000, alone: true},
+	{name: "normal", length: usual, work: work, coupons: fourASecond, fences: fences},
+	{name: "clock-step", length: usual, work: work, coupons: fourASecond, fences: fences, fault: stepClocks},
+	{name: "pause", length: usual, work: work, coupons: fourASecond, fences: fences, fault: pauseHolder},
+	{name: "load", length: usual, coupons: aMillion, fences: fences, alone: true},
+	{name: "rush", length: 30 * time.Second, coupons: thousandASecond, fences: []fenceKind{fenceNone, fenceQuorum}, rate: 1000, alone: true},
 }
+
+const (
+	usual = 25 * time.Second
+	work  = 200 * time.Millisecond
+)
 
 // The story is what runs unless scenarios are named.
 const story = "normal,clock-step,pause"
 
 func fourASecond(length time.Duration) int     { return max(1, int(4*length.Seconds())) }
+func aMillion(time.Duration) int               { return 1_000_000 }
 func thousandASecond(length time.Duration) int { return max(1, int(1000*length.Seconds())) }
 
 // stepClocks lets the clocks of two of the three nodes jump, so that the

@@ -13,7 +13,6 @@ import (
 // published experiment.
 type settings struct {
 	Scenarios []scenario
-	Fences    []fenceKind
 	Users     int
 	Instances int
 	TTL       time.Duration
@@ -28,6 +27,14 @@ type settings struct {
 	lengthIs time.Duration
 	workIs   time.Duration
 	coupon   int
+	kinds    []fenceKind
+}
+
+func (s *settings) fences(c scenario) []fenceKind {
+	if s.given["fence"] {
+		return s.kinds
+	}
+	return c.fences
 }
 
 func (s *settings) length(c scenario) time.Duration {
@@ -64,7 +71,7 @@ func parse(args []string, output io.Writer) (*settings, error) {
 	f.DurationVar(&s.TTL, "ttl", time.Second, "`TTL` of the lock")
 	f.DurationVar(&s.Wait, "wait", 2*time.Second, "`time` a request waits for the lock before it is told \"busy\"")
 	scenarios := f.String("scenario", story, "comma-separated `names` of normal, clock-step, pause, load, rush")
-	kinds := f.String("fence", join(fences), "comma-separated `kinds` of fence: none, or where the tokens come from")
+	kinds := f.String("fence", join(fences), "comma-separated `kinds` of fence: none, or where the tokens come from (rush: none,quorum)")
 	f.BoolVar(&s.JSON, "json", false, "print one JSON object a row instead of the table")
 	f.BoolVar(&s.Real, "real", false, "start redis-server and PostgreSQL from this machine instead of the embedded ones")
 	nodes := f.String("redis", "", "`addresses` of three running Redis nodes: a,b,c (with -db)")
@@ -95,7 +102,7 @@ func (s *settings) fill(scenarios, kinds, nodes string) error {
 		if !slices.Contains(fences, fenceKind(name)) {
 			return fmt.Errorf("there is no fence %q, only %s", name, join(fences))
 		}
-		s.Fences = append(s.Fences, fenceKind(name))
+		s.kinds = append(s.kinds, fenceKind(name))
 	}
 	if nodes != "" {
 		s.Redis = strings.Split(nodes, ",")

@@ -3,52 +3,83 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"net/http"
+	"errors"
 	"os"
-	"strings"
+	"os/exec"
+	"path/filepath"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/fencelock/fencelock/internal/testserver"
 )
 
-// tell runs the experiment and returns its rows.
-func tell(t *testing.T, args ...string) []row {
-	t.Helper()
-	s, err := parse(args, os.Stderr)
-	require.NoError(t, err)
-	var log bytes.Buffer
-	rows, err := experiment(t.Context(), s, &log)
-	t.Log("\n" + log.String() + table(t, rows))
-	require.NoError(t, err)
-	require.Len(t, rows, len(s.Scenarios)*len(s.Fences))
-	return rows
+// The story is told by the program itself, built as a user's go run builds it.
+
+var programs struct {
+	sync.Mutex
+	dir string
 }
 
-func table(t *testing.T, rows []row) string {
-	var b strings.Builder
-	require.NoError(t, printTable(&b, rows))
-	return b.String()
+// program builds the command.
+func program(t *testing.T, tags string) string {
+	t.Helper()
+	programs.Lock()
+	defer programs.Unlock()
+	if programs.dir == "" {
+		dir, err := os.MkdirTemp("", "coupon-test-")
+		require.NoError(t, err)
+		programs.dir = dir
+	}
+	path := filepath.Join(programs.dir, "coupon"+tags)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	out, err := exec.Command("go", "build", "-tags", tags, "-o", path, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return path
+}
+
+func removePrograms() { os.RemoveAll(programs.dir) }
+
+// tell runs a program and returns its rows and its exit status.
+func tell(t *testing.T, program string, args ...string) (rows []row, status int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, append(args, "-json")...)
+	var out, log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &log
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		status = exit.ExitCode()
+	} else {
+		require.NoError(t, err)
+	}
+	t.Logf("\n%s%s", &log, &out)
+	for lines := json.NewDecoder(&out); lines.More(); {
+		var r row
+		require.NoError(t, lines.Decode(&r))
+		rows = append(rows, r)
+	}
+	return rows, status
 }
 
 func requireRight(t *testing.T, rows []row) {
 	t.Helper()
+	require.Len(t, rows, len(fences)*3)
 	for _, r := range rows {
 		require.Empty(t, r.check())
+		require.Equal(t, r.Fence == fenceRedis || r.Fence == fenceRow, r.P95TokenUS > 0, "%+v", r)
 	}
 }
 
 // The whole story on embedded servers: the faults make phantoms, the fences
 // refuse them.
 func TestFenceSavesTheSale(t *testing.T) {
-	if testing.Short() {
-		requireRight(t, tell(t, "-d", "3s", "-scenario", "clock-step", "-fence", "none,quorum"))
-		return
-	}
-	requireRight(t, tell(t, "-d", "3s"))
+	rows, status := tell(t, program(t, ""), "-d", "3s")
+	requireRight(t, rows)
+	require.Zero(t, status)
 }
 
 // With the fence's comparison replaced by true the phantoms come back: it is
@@ -57,12 +88,14 @@ func TestPhantomsComeBackWhenTheFenceAdmitsAll(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 12 s")
 	}
-	t.Setenv(openFenceEnv, "1")
-	for _, r := range tell(t, "-d", "3s", "-scenario", "clock-step,pause", "-fence", "quorum,redis,db") {
+	rows, status := tell(t, program(t, "openfence"), "-d", "3s", "-scenario", "clock-step,pause", "-fence", "quorum,redis,db")
+	require.Len(t, rows, 2*3)
+	for _, r := range rows {
 		require.Positive(t, r.Phantom, "%s, fence %s", r.Scenario, r.Fence)
 		require.Zero(t, r.Refused, "%s, fence %s", r.Scenario, r.Fence)
 		require.NotEmpty(t, r.check())
 	}
+	require.Equal(t, 1, status, "the program must say that this is wrong")
 }
 
 func TestRealServers(t *testing.T) {
@@ -73,125 +106,33 @@ func TestRealServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 20 s")
 	}
-	requireRight(t, tell(t, "-real", "-d", "3s"))
-}
-
-// Servers that are running already are not ours to step; the keys' life is
-// shortened instead.
-func TestRunningServers(t *testing.T) {
-	running, err := embeddedServers(t.Context())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, running.close()) }()
-	requireRight(t, tell(t, "-redis", strings.Join(running.redis, ","), "-db", running.database,
-		"-d", "3s", "-scenario", "clock-step", "-fence", "none,quorum"))
-
-	db, err := openDatabase(running.database)
-	require.NoError(t, err)
-	defer db.Close()
-	var tables int
-	require.NoError(t, db.QueryRow(`SELECT count(*) FROM sqlite_master WHERE name LIKE 'fencelock%'`).Scan(&tables))
-	require.Zero(t, tables, "the shop's tables are gone afterwards")
+	rows, status := tell(t, program(t, ""), "-real", "-d", "3s")
+	requireRight(t, rows)
+	require.Zero(t, status)
 }
 
 func TestRushSellsEveryCouponOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 10 s")
 	}
-	for _, r := range tell(t, "-d", "2s", "-scenario", "rush", "-fence", "none,quorum") {
+	rows, status := tell(t, program(t, ""), "-d", "2s", "-scenario", "rush")
+	require.Len(t, rows, 2)
+	for _, r := range rows {
 		require.Empty(t, r.check())
 		require.Equal(t, 2000, r.OK)
 		require.Equal(t, 2000, r.Rows)
 		require.Zero(t, r.SoldOut)
 	}
+	require.Zero(t, status)
 }
 
-func TestLoadIsNeverSoldOut(t *testing.T) {
-	for _, r := range tell(t, "-d", "1s", "-scenario", "load", "-fence", "quorum") {
-		require.Empty(t, r.check())
-		require.Equal(t, 1_000_000-r.OK, r.Remaining)
-		require.Zero(t, r.SoldOut)
-		require.Positive(t, r.LocksPerS)
+// Faults that strike nobody show nothing, and that must not pass for a success:
+// a shop that does not work is never met inside its critical section.
+func TestAnExperimentThatShowsNothingFails(t *testing.T) {
+	rows, status := tell(t, program(t, ""), "-d", "1s", "-scenario", "pause", "-fence", "none,quorum", "-work", "0", "-coupons", "1000000")
+	require.Len(t, rows, 2)
+	for _, r := range rows {
+		require.Len(t, r.check(), 1)
 	}
-}
-
-func TestJSONRowsHaveTheDocumentedKeys(t *testing.T) {
-	var b bytes.Buffer
-	require.NoError(t, printJSON(&b, []row{{Scenario: "pause", Fence: fenceRow}}))
-	got := map[string]any{}
-	require.NoError(t, json.Unmarshal(b.Bytes(), &got))
-	var keys []string
-	for key := range got {
-		keys = append(keys, key)
-	}
-	require.ElementsMatch(t, []string{
-		"scenario", "fence", "ok", "rows", "remaining", "phantom", "sold_out", "timeouts", "refused", "total",
-		"locks_per_s", "p95_token_us",
-	}, keys)
-}
-
-// An experiment that shows nothing, or a fence that let one through, must not
-// look like a success.
-func TestCheckFindsWrongRows(t *testing.T) {
-	for _, r := range []row{
-		{Scenario: "normal", Fence: fenceNone, OK: 12, Phantom: 1},
-		{Scenario: "normal", Fence: fenceQuorum, OK: 0},
-		{Scenario: "clock-step", Fence: fenceNone, OK: 12},
-		{Scenario: "clock-step", Fence: fenceRedis, OK: 12, Phantom: 1, Refused: 1},
-		{Scenario: "pause", Fence: fenceNone, OK: 12},
-		{Scenario: "pause", Fence: fenceRow, OK: 12},
-		{Scenario: "rush", Fence: fenceNone, OK: 12, Rows: 12, Remaining: 1},
-		{Scenario: "rush", Fence: fenceNone, OK: 12, Rows: 11},
-		{Scenario: "normal", Fence: fenceNone, OK: 12, failed: 1, failure: http.ErrServerClosed},
-	} {
-		require.Len(t, r.check(), 1, "%+v", r)
-	}
-	for _, r := range []row{
-		{Scenario: "normal", Fence: fenceNone, OK: 12},
-		{Scenario: "clock-step", Fence: fenceNone, OK: 12, Phantom: 1},
-		{Scenario: "pause", Fence: fenceQuorum, OK: 12, Refused: 1},
-		{Scenario: "rush", Fence: fenceQuorum, OK: 12, Rows: 12},
-	} {
-		require.Empty(t, r.check(), "%+v", r)
-	}
-}
-
-func TestCommandLine(t *testing.T) {
-	for _, args := range []string{
-		"-scenario nonsense", "-fence nonsense", "-d 10ms", "-users 1", "-instances 1", "-coupons 0", "-wait -1s",
-		"-work -1s", "-redis a:1,b:2,c:3", "-db postgres://x", "-real -redis a:1,b:2,c:3 -db postgres://x", "left over",
-	} {
-		var says strings.Builder
-		_, err := parse(strings.Fields(args), &says)
-		require.Error(t, err, args)
-		require.NotEmpty(t, says.String(), args)
-	}
-	for args, want := range map[string]string{
-		"":                           "25s 200ms 100",
-		"-d 3s":                      "3s 200ms 12",
-		"-d 3s -coupons 7":           "3s 200ms 7",
-		"-scenario load":             "25s 0s 1000000",
-		"-scenario rush":             "30s 0s 30000",
-		"-scenario rush -d 2s":       "2s 0s 2000",
-		"-scenario load -work 20ms":  "25s 20ms 1000000",
-		"-scenario normal -work 0":   "25s 0s 100",
-		"-scenario pause -d 1m":      "1m0s 200ms 240",
-		"-scenario clock-step -d 1s": "1s 200ms 4",
-	} {
-		s, err := parse(strings.Fields(args), os.Stderr)
-		require.NoError(t, err, args)
-		c := s.Scenarios[0]
-		require.Equal(t, want, fmt.Sprint(s.length(c), s.work(c), s.coupons(c)), args)
-		require.Equal(t, time.Second, s.TTL)
-		require.Equal(t, 2*time.Second, s.Wait)
-	}
-}
-
-func TestPercentile(t *testing.T) {
-	require.Zero(t, percentile(nil, 0.95))
-	require.EqualValues(t, 7, percentile([]int64{7}, 0.95))
-	hundred := make([]int64, 100)
-	for i := range hundred {
-		hundred[i] = int64(100 - i)
-	}
-	require.EqualValues(t, 96, percentile(hundred, 0.95))
+	require.Equal(t, 1, status)
 }
