@@ -70,32 +70,38 @@ func heldByAnother(k *kit) {
 }
 
 func waitOption(k *kit) {
-	l, patient, name := k.locker(), k.locker(fencelock.Wait(50*time.Millisecond)), k.name()
+	const bound = 500 * time.Millisecond
+	l, other, patient, name := k.locker(), k.locker(), k.locker(fencelock.Wait(bound)), k.name()
 	lock := k.acquire(l, name)
-	check := func(what string, err error) {
-		k.Helper()
-		if !errors.Is(err, fencelock.ErrHeld) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			k.Errorf("%s: %v, want ErrHeld and no ctx error", what, err)
-		}
+	for _, l := range []Locker{other, patient} { // connected
+		k.taken(l, name)
 	}
 	ctx := k.ctx(long)
-	_, err := k.locker().Acquire(ctx, name, fencelock.Wait(100*time.Millisecond))
-	check("Wait(100ms)", err)
-	_, err = k.locker().Acquire(ctx, name, fencelock.Wait(0))
-	check("Wait(0)", err)
-	_, err = l.Acquire(ctx, name, fencelock.Wait(100*time.Millisecond))
-	check("Wait(100ms) behind a goroutine of the same process", err)
-	_, err = patient.Acquire(ctx, name)
-	check("Wait(50ms) of New", err)
-	_, err = patient.Acquire(ctx, name, fencelock.Passes(0))
-	check("Wait(50ms) of New beside another option", err)
-
-	ended, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	ended, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	_, err = k.locker().Acquire(ended, name)
+	var all sync.WaitGroup
+	for what, wait := range map[string]func() error{
+		"Wait":    func() error { _, err := other.Acquire(ctx, name, fencelock.Wait(bound)); return err },
+		"Wait(0)": func() error { _, err := k.locker().Acquire(ctx, name, fencelock.Wait(0)); return err },
+		"Wait behind a goroutine of the same process": func() error {
+			_, err := l.Acquire(ctx, name, fencelock.Wait(bound))
+			return err
+		},
+		"Wait of New":                      func() error { _, err := patient.Acquire(ctx, name); return err },
+		"Wait of New beside other options": func() error { _, err := patient.Acquire(ctx, name, fencelock.Passes(0)); return err },
+	} {
+		all.Go(func() {
+			err := wait()
+			if !errors.Is(err, fencelock.ErrHeld) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+				k.Errorf("%s: %v, want ErrHeld and no ctx error", what, err)
+			}
+		})
+	}
+	_, err := other.Acquire(ended, name)
 	if !errors.Is(err, fencelock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 		k.Errorf("a wait that ctx ended: %v, want ErrHeld and the ctx's error", err)
 	}
+	all.Wait()
 	k.release(lock)
 	k.free(l, name, soon)
 }
@@ -266,15 +272,15 @@ func errorsTellApart(k *kit) {
 	}
 	tested := false
 	if k.b.Refused != nil {
-		ask("connection refused", k.closing(k.b.Refused(k, k.options(nil)...)))
+		ask("connection refused", k.closing(k.b.Refused(k, k.short())))
 		tested = true
 	}
 	if k.b.Broken != nil {
-		ask("the server refuses", k.closing(k.b.Broken(k, k.options(nil)...)))
+		ask("the server refuses", k.closing(k.b.Broken(k, k.short())))
 		tested = true
 	}
 	if k.b.Via != nil {
-		l, link := k.via()
+		l, link := k.via(k.short())
 		link.BlackHole()
 		ask("the server is silent", l)
 		tested = true

@@ -200,7 +200,7 @@ func waitRefused(k *kit) {
 	if k.b.Refused == nil {
 		k.Skip("NOT TESTED: the backend gives no Refused")
 	}
-	l := k.closing(k.b.Refused(k, k.options(nil)...))
+	l := k.closing(k.b.Refused(k, k.short()))
 	k.each(k.list(20), 20, func(name string) error { return k.onTime(l.Acquire, name) })
 	k.each(k.list(20), 20, func(name string) error { return k.onTime(l.TryAcquire, name) })
 }

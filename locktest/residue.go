@@ -23,7 +23,7 @@ func (k *kit) empty(when string) {
 			k.Logf("%s, the server keeps %q", when, left)
 		}
 	}()
-	k.until("the server keeps nothing "+when, k.b.TTL+soon, func() bool {
+	k.until("the server keeps nothing "+when, soon, func() bool {
 		left = k.b.Residue(k)
 		return len(left) == 0
 	})
@@ -34,8 +34,9 @@ func nothingLeft(k *kit) {
 	if k.b.Residue == nil {
 		k.Skip("NOT TESTED: the backend gives no Residue")
 	}
-	holder, l := k.locker(), k.locker()
-	names := k.list(20)
+	// Within soon all are idle, and nothing that was forgotten has expired.
+	ttl := fencelock.TTL(2 * soon)
+	holder, l, names := k.locker(ttl), k.locker(ttl), k.list(20)
 	k.empty("before")
 	locks := k.all(holder, names)
 	if len(k.b.Residue(k)) == 0 {
@@ -61,26 +62,32 @@ func nothingLeft(k *kit) {
 	for _, lock := range locks {
 		k.release(lock)
 	}
-	k.empty("after refused and abandoned waits")
-
 	if k.b.Via == nil {
+		k.empty("after refused and abandoned waits")
 		return
 	}
-	far, link := k.via()
-	for _, disturb := range []func(){link.Freeze, link.BlackHole, link.Cut} {
+	var all sync.WaitGroup
+	for _, disturb := range []func(Link){Link.Freeze, Link.BlackHole, Link.Cut} {
+		far, link := k.via(ttl)
 		k.release(k.acquire(far, k.name()))
-		disturb()
-		k.each(k.list(20), 20, func(name string) error {
-			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-			defer cancel()
-			if _, err := far.Acquire(ctx, name); err == nil {
-				return errors.New("acquired from a server that is gone")
+		disturb(link)
+		all.Go(func() {
+			err := each(k.list(20), 20, func(name string) error {
+				ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+				defer cancel()
+				if _, err := far.Acquire(ctx, name); err == nil {
+					return errors.New("acquired from a server that is gone")
+				}
+				return nil
+			})
+			if err != nil {
+				k.Error(err)
 			}
-			return nil
+			link.Heal()
 		})
-		link.Heal()
-		k.empty("after acquires that failed")
 	}
+	all.Wait()
+	k.empty("after acquires that failed, or were refused or abandoned")
 }
 
 // A21: a Locker that nobody uses keeps nothing, here or at the server, and
@@ -133,5 +140,8 @@ func manyNames(k *kit) {
 		k.Errorf("%d goroutines for %d locks", goroutines, len(names))
 	}
 	k.each(names, 64, func(name string) error { return locks[name].Release(context.Background()) })
+	if err := l.Close(k.ctx(long)); err != nil {
+		k.Errorf("Close: %v", err)
+	}
 	k.empty("after all have been released")
 }

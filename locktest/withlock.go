@@ -27,7 +27,7 @@ func withLockReleases(k *kit) {
 		if !errors.Is(err, want) || want == nil && err != nil {
 			k.Errorf("WithLock: %v, want %v", err, want)
 		}
-		if inside.Err() == nil {
+		if inside != nil && inside.Err() == nil {
 			k.Error("the ctx of fn lives on")
 		}
 		k.free(other, name, soon)
