@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/internal/testserver"
 	"github.com/fencelock/fencelock/locktest"
@@ -71,4 +70,3 @@ func (l link) Heal() {
 	l.Proxy.Heal()
 	l.Proxy.Delay(testserver.Both, 0, 0)
 }
-

@@ -66,12 +66,12 @@ type answer struct {
 	left    time.Duration // of the present holder
 	queued  int           // number of the registration, 0 if not in the queue
 	foreign bool          // the holder is a plain SET NX client
-	unsent  bool          // with an error: the server has not seen the request
+	clean   bool          // with an error: this request has left nothing at the server
 }
 
 // mark marks the error of an attempt of which nothing else has been sent.
 func (a answer) mark(err error) error {
-	if err != nil && a.unsent {
+	if err != nil && a.clean {
 		return lease.Definite(err)
 	}
 	return err
@@ -91,7 +91,8 @@ func (d *driver) acquire(ctx context.Context, r lease.Request, how string, numbe
 		how, strconv.Itoa(number))
 	d.settleLater(r.Attempt, res.Pending)
 	if err != nil {
-		return answer{unsent: res.Unsent()}, err
+		// A script that fails has not come to its last step, the lock key.
+		return answer{clean: res.Unsent() || res.Rejected()}, err
 	}
 	reply, err := res.Strings()
 	if err != nil {
@@ -175,27 +176,30 @@ func (d *driver) Release(ctx context.Context, r lease.Request, _ lease.Grant) er
 
 // Undo implements lease.Driver. The tombstone that the script leaves refuses the
 // attempt if it arrives later; but only the last few are kept, so if the client
-// has still not done with the attempt, it is done once more afterwards.
+// is still not done with the attempt, it is done once more afterwards.
 func (d *driver) Undo(ctx context.Context, r lease.Request) error {
 	d.mu.Lock()
 	late := d.late[r.Attempt]
 	d.mu.Unlock()
+	if late != nil && !ended(late) {
+		_, _ = d.giveUp(ctx, r)
+		select {
+		case <-late:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	_, err := d.giveUp(ctx, r)
-	if late == nil {
-		return err
-	}
-	select {
-	case <-late:
-		_, err = d.giveUp(ctx, r)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if err == nil {
-		d.mu.Lock()
-		delete(d.late, r.Attempt)
-		d.mu.Unlock()
-	}
 	return err
+}
+
+func ended(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }
 
 func (d *driver) giveUp(ctx context.Context, r lease.Request) (string, error) {
@@ -210,13 +214,21 @@ func (d *driver) giveUp(ctx context.Context, r lease.Request) (string, error) {
 	return reply[0], nil
 }
 
-// settleLater notes that the client has still not done with an attempt.
+// settleLater notes that the client is still not done with an attempt, until it
+// is.
 func (d *driver) settleLater(attempt string, pending <-chan struct{}) {
-	if pending != nil {
-		d.mu.Lock()
-		d.late[attempt] = pending
-		d.mu.Unlock()
+	if pending == nil {
+		return
 	}
+	d.mu.Lock()
+	d.late[attempt] = pending
+	d.mu.Unlock()
+	d.node.Go(func() {
+		<-pending
+		d.mu.Lock()
+		delete(d.late, attempt)
+		d.mu.Unlock()
+	})
 }
 
 // checkPolicy warns, once, of a server that may throw locks away: volatile policies

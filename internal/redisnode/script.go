@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -47,6 +48,8 @@ type Result struct {
 	// Sent is the time just before the call was first written to a connection,
 	// zero if it never was.
 	Sent time.Time
+	// Once says that it was written once: no retry of the client followed.
+	Once bool
 	// Err is the client's error or the ctx's.
 	Err error
 	// Pending is nil unless ctx ended before the reply had come and the call
@@ -57,6 +60,13 @@ type Result struct {
 // Unsent reports whether the call failed and cannot have reached the server: it
 // was never written, by any of the client's retries.
 func (r Result) Unsent() bool { return r.Err != nil && r.Sent.IsZero() && r.Pending == nil }
+
+// Rejected reports whether the call's one error is the server's own answer, as
+// NOPERM or WRONGTYPE, and no earlier try of the client can have fared better.
+func (r Result) Rejected() bool {
+	var answer redis.Error
+	return r.Err != nil && r.Once && errors.As(r.Err, &answer)
+}
 
 // Strings returns the value as an array of strings.
 func (r Result) Strings() ([]string, error) {
@@ -173,7 +183,7 @@ func (j *job) cmd(byHash bool) *redis.Cmd {
 		name, text = "evalsha", j.Script.sha
 	}
 	args := make([]any, 0, 3+len(j.Keys)+len(j.Args))
-	args = append(args, name, &marker{j, text}, len(j.Keys))
+	args = append(args, name, &marker{job: j, text: text}, len(j.Keys))
 	for _, k := range j.Keys {
 		args = append(args, k)
 	}
@@ -187,13 +197,17 @@ func (j *job) cmd(byHash bool) *redis.Cmd {
 // know that nothing was sent: the error of a client that retries is only its
 // last one.
 type marker struct {
-	job  *job
-	text []byte
+	job   *job
+	text  []byte
+	again bool // it has been written before
 }
 
 func (m *marker) MarshalBinary() ([]byte, error) {
-	if m.job.result.Sent.IsZero() {
-		m.job.result.Sent = time.Now()
+	r := &m.job.result
+	r.Once = !m.again
+	m.again = true
+	if r.Sent.IsZero() {
+		r.Sent = time.Now()
 	}
 	return m.text, nil
 }

@@ -249,3 +249,24 @@ func TestRepliesReachTheirCallers(t *testing.T) {
 		require.Empty(t, l.queue)
 	}
 }
+
+func TestRejectedIsOnlyWhatWasSentOnce(t *testing.T) {
+	s := testserver.StartRedis(t)
+	p := testserver.NewRedisProxy(t, s.Addr())
+	n := open(t, dial(t, p.Addr()))
+	s.Do("RPUSH", "list", "x")
+	for range 2 { // by text, by hash
+		res, err := n.Run(long(t), fail, []string{"list"})
+		require.Error(t, err)
+		require.True(t, res.Rejected())
+	}
+	trap := p.CutReply(testserver.Named("EVALSHA"))
+	res, err := n.Run(long(t), fail, []string{"list"})
+	trap.Wait()
+	require.ErrorContains(t, err, "WRONGTYPE", "the second try got an answer")
+	require.False(t, res.Rejected(), "what the first one did is unknown")
+	p.Cut()
+	res, err = n.Run(long(t), fail, []string{"list"})
+	require.Error(t, err)
+	require.False(t, res.Rejected())
+}
