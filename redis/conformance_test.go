@@ -40,6 +40,7 @@ func TestConformance(t *testing.T) {
 		Delete:   func(_ testing.TB, name string) { server.Do("DEL", "fencelock/"+name) },
 		Residue:  func(testing.TB) []string { return residue(server) },
 		Commands: func(testing.TB) int { return server.Calls("EVAL", "EVALSHA", "SUBSCRIBE") },
+		TTL:      2 * time.Second,
 		Worker:   func(testing.TB) *exec.Cmd { return locktest.Self(addrEnv + "=" + server.Addr()) },
 	})
 }
