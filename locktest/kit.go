@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,12 +54,16 @@ func (k *kit) list(n int) []string {
 	return names
 }
 
-// rounds returns n, or fewer with -short.
+// rounds returns n with FENCELOCK_TEST_SOAK=1, else a quarter of it, with -short
+// a tenth.
 func (k *kit) rounds(n int) int {
-	if testing.Short() {
-		return max(n/4, 1)
+	switch {
+	case os.Getenv("FENCELOCK_TEST_SOAK") == "1":
+		return n
+	case testing.Short():
+		return max(n/10, 1)
 	}
-	return n
+	return max(n/4, 1)
 }
 
 func (k *kit) locker(opts ...fencelock.Option) Locker {

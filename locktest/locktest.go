@@ -168,7 +168,8 @@ var waits = []struct {
 }
 
 // Run runs the suite as subtests of t, in less than a minute for most backends.
-// With -short there are fewer rounds. A case that fails while this process was
+// With -short there are fewer rounds, with FENCELOCK_TEST_SOAK=1 in the
+// environment more. A case that fails while this process was
 // kept from running, as on a machine that is busy with other work, is tried
 // again; the bounds are ten times what the promises say.
 func Run(t *testing.T, b Backend) {

@@ -90,7 +90,8 @@ func noRenewalAfterRelease(k *kit) {
 	if k.b.Commands == nil {
 		k.Skip("NOT TESTED: the backend gives no Commands")
 	}
-	l, names := k.locker(k.short()), k.list(20)
+	ttl := 6 * k.b.TTL // no longer, so that a renewal is due while we watch
+	l, names := k.locker(fencelock.TTL(ttl)), k.list(20)
 	k.each(names, len(names), func(name string) error {
 		for range k.rounds(500) {
 			lock, err := k.get(l, name)
@@ -104,10 +105,10 @@ func noRenewalAfterRelease(k *kit) {
 		return nil
 	})
 	last, since := k.b.Commands(k), time.Now()
-	k.until("no command for a whole TTL", 10*k.b.TTL+long, func() bool {
+	k.until("no command while a renewal would have been sent", ttl+long, func() bool {
 		if n := k.b.Commands(k); n != last {
 			last, since = n, time.Now()
 		}
-		return time.Since(since) > k.b.TTL
+		return time.Since(since) > ttl/2
 	})
 }

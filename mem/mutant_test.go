@@ -227,7 +227,7 @@ var mutants = []struct {
 	}},
 	{"renewals go on after the release", "NoRenewalAfterRelease", func(d *driver, f *faulty) {
 		f.release = func(ctx context.Context, r lease.Request, g lease.Grant) error {
-			time.AfterFunc(time.Second/3, func() {
+			time.AfterFunc(time.Second, func() {
 				_ = f.release(context.WithoutCancel(ctx), r, g)
 			})
 			return d.Release(ctx, r, g)
