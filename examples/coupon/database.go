@@ -37,6 +37,7 @@ func openDatabase(address string) (*sql.DB, error) {
 func limited(db *sql.DB, err error) (*sql.DB, error) {
 	if err == nil {
 		db.SetMaxOpenConns(4)
+		db.SetMaxIdleConns(4)
 	}
 	return db, err
 }

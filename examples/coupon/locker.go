@@ -36,7 +36,7 @@ func newLocker(fence fenceKind, ttl time.Duration, nodes []goredis.UniversalClie
 	switch fence {
 	case fenceNone, fenceQuorum:
 	case fenceRedis:
-		source, err := redis.NewTokens(nodes[0])
+		source, err := redis.NewTokens(nodes[0], fencelock.Prefix(lockPrefix))
 		if err != nil {
 			return nil, nil, err
 		}

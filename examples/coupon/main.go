@@ -35,7 +35,7 @@ func main() {
 	rows, err := experiment(ctx, s, os.Stderr)
 	if s.JSON {
 		err = errors.Join(err, printJSON(os.Stdout, rows))
-	} else {
+	} else if len(rows) > 0 {
 		err = errors.Join(err, printTable(os.Stdout, rows))
 	}
 	for _, r := range rows {

@@ -97,13 +97,13 @@ func (r *run) sell(ctx context.Context) error {
 	return errors.Join(<-faults, ctx.Err())
 }
 
-// strike lets the scenario's fault happen six times or less in the course of the
+// strike lets the scenario's fault happen eight times or less in the course of the
 // sale, each time while a holder is inside.
 func (r *run) strike(ctx context.Context, length time.Duration) error {
 	if r.scenario.fault == nil {
 		return nil
 	}
-	interval := time.NewTicker(length / 6)
+	interval := time.NewTicker(length / 8)
 	defer interval.Stop()
 	for {
 		select {
