@@ -38,12 +38,12 @@ local function unqueue(who)
 end
 
 -- wake wakes the first in the queue that is there, and nobody else. It has the turn for a moment, so that neither
--- the herd nor the last holder barges in.
+-- the herd nor the last holder barges in. It is told the counter, so that its first proposal is not stale.
 local function wake(grace)
   turn = ''
   for who in string.gmatch(queue, '%S+') do
     unqueue(who)
-    local heard = redis.pcall('PUBLISH', 'fencelock:turn:' .. who, KEYS[1])
+    local heard = redis.pcall('PUBLISH', 'fencelock:turn:' .. who, counter .. ' ' .. KEYS[1])
     if type(heard) == 'number' and heard > 0 then
       turn = who .. ' ' .. string.format('%d', us + grace * 1000)
       return

@@ -104,6 +104,20 @@ func eventually(tb testing.TB, within time.Duration, what string, is func() bool
 	}
 }
 
+// eventuallyHeld waits until all nodes have accepted name's holder, not just a
+// majority.
+func (e ensemble) eventuallyHeld(tb testing.TB, name string) {
+	tb.Helper()
+	eventually(tb, generous, "held at all nodes", func() bool {
+		for _, s := range e {
+			if s.Do("EXISTS", "fencelock/"+name) == int64(0) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 func within(tb testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	tb.Cleanup(cancel)

@@ -28,14 +28,14 @@ func (d *driver) mint(ctx context.Context, r lease.Request, g lease.Grant) (leas
 	}
 	// Clocks may have stepped: if the nodes have let another in before the mint,
 	// the older holder would have the greater token. A majority that still has us
-	// after the mint excludes that.
+	// after the mint excludes that. If it is lost, the engine tries again.
 	gs, errs := []lease.Grant{g}, make([]error, 1)
 	d.Renew(bound, []lease.Request{r}, gs, errs)
 	switch {
 	case ctx.Err() != nil:
 		return g, lease.Definite(ctx.Err())
 	case errs[0] != nil:
-		return g, lease.Definite(fmt.Errorf("%w: %w", errLate, errs[0]))
+		return g, lease.Definite(fmt.Errorf("redlock: after the mint of token %d: %w", t, errs[0]))
 	}
 	gs[0].First, gs[0].Last = t, t
 	return gs[0], nil

@@ -164,6 +164,7 @@ func TestClockStepLetsTheSecondHolderPass(t *testing.T) {
 	const ttl = 3 * time.Second
 	l, other := dial(t, e.addrs(), fencelock.TTL(ttl)), dial(t, e.addrs(), fencelock.TTL(ttl))
 	first := acquire(t, l, "x")
+	e.eventuallyHeld(t, "x") // else a late key outlives the step
 	for _, s := range e[:2] {
 		s.StepClock(5 * time.Second)
 	}

@@ -13,10 +13,9 @@ elseif not lock then
   result = 'free'
 end
 
-if not lock and not reserved() then wake(grace) end
-
 -- A node that was left out of the quorum learns of its tokens, unless they are out of its reach.
 if less(counter, last) and last ~= '0' and not toofar(floor) then counter = last end
+if not lock and not reserved() then wake(grace) end
 redis.call('HSET', KEYS[2], 'dead', bury(tombs, attempt), 'queue', queue, 'turn', turn)
 if counter ~= '' then redis.call('HSET', KEYS[2], 'counter', counter) end
 keep()

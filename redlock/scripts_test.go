@@ -27,6 +27,10 @@ type node struct {
 func scriptNode(t *testing.T, server *testserver.Redis) *node {
 	n, err := redisnode.New(clients(t, server.Addr())[0])
 	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, n.Idle(context.Background()))
+		require.NoError(t, n.Wait(context.Background()))
+	})
 	return &node{t, server, n, "fencelock/" + testserver.Prefix(t)}
 }
 

@@ -104,6 +104,7 @@ func (c *campaign) run(ctx context.Context) (lease.Grant, error) {
 		switch state {
 		case won:
 			c.d.floors.raise(c.r.Key, b.last)
+			c.d.turns.won(c.r.Key)
 			return lease.Grant{
 				First: b.first, Last: b.last,
 				Since: c.sent, TTL: c.r.TTL.Truncate(time.Millisecond),

@@ -2,9 +2,12 @@ package redlock
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/internal/redisnode"
 )
 
@@ -103,8 +106,22 @@ func (t *turns) remove(key string, w *wait) {
 
 // leave takes this Locker out of a node's queue and gives its turn back.
 func (t *turns) leave(node int, key string) {
-	call := redisnode.Call{Script: leaveScript, Keys: keysOf(key), Args: []string{t.id, millis(grace)}}
+	call := callLeave(keysOf(key), t.id)
 	t.crew.spawn(func() { t.ask(context.Background(), node, call, t.timeout) })
+}
+
+// won notes that an attempt for key has been granted. The nodes that accepted it
+// have taken this Locker out of their queues, and the release does so at the others.
+func (t *turns) won(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w := t.waits[key]; w != nil {
+		w.queued = false
+	}
+}
+
+func callLeave(keys []string, id string) redisnode.Call {
+	return redisnode.Call{Script: leaveScript, Keys: keys, Args: []string{id, millis(grace)}}
 }
 
 // waiter returns the name under which an attempt for key is to be queued, "" if
@@ -221,7 +238,13 @@ func (t *turns) listening() (n int) {
 func (t *turns) join(n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.timeout)
 	defer cancel()
-	stop, err := t.nodes[n].Subscribe(ctx, "fencelock:turn:"+t.id, func(key string, gap bool) { t.turn(n, key, gap) })
+	stop, err := t.nodes[n].Subscribe(ctx, "fencelock:turn:"+t.id, func(message string, gap bool) {
+		last, key, _ := strings.Cut(message, " ")
+		if counter, err := strconv.ParseInt(last, 10, 64); err == nil {
+			t.floors.raise(key, fencelock.Token(counter))
+		}
+		t.turn(n, key, gap)
+	})
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	close(t.joining[n])
