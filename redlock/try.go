@@ -7,8 +7,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/internal/lease"
 	"github.com/fencelock/fencelock/internal/redisnode"
@@ -144,17 +142,10 @@ func (c *campaign) send(ctx context.Context) {
 }
 
 // mayHaveTaken reports whether a call that failed may have taken the lock
-// nevertheless. Not so if it was never sent, or if the server reports the error:
-// the lock is the last thing that the script writes.
+// nevertheless. Not so if the server itself reports the error, once: the lock is
+// the last thing that the script writes.
 func mayHaveTaken(res redisnode.Result) bool {
-	var answered redis.Error
-	switch {
-	case res.Err == nil || errors.As(res.Err, &answered):
-		return false
-	case res.Err == context.DeadlineExceeded:
-		return true // still on its way
-	}
-	return !res.Sent.IsZero()
+	return res.Err != nil && !res.Unsent() && !res.Rejected()
 }
 
 func (c *campaign) note(v cast) {
