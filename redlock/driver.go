@@ -18,7 +18,8 @@ type driver struct {
 	janitors []*janitor    // one a node
 	suspects []atomic.Bool // by node: its last call got no answer in time
 	crew     crew          // all goroutines but those of the nodes
-	timeout  time.Duration
+	timeout  time.Duration // of a call, at most
+	ttl      time.Duration // unless a call has its own
 	prefix   string
 	source   fencelock.TokenSource // nil: the nodes' own tokens
 	floors   floors
@@ -36,7 +37,7 @@ var _ interface {
 func validity(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
 // patience is how long to wait for a node within ttl.
-func (d *driver) patience(ttl time.Duration) time.Duration { return min(d.timeout, ttl/2) }
+func (d *driver) patience(ttl time.Duration) time.Duration { return min(d.timeout, ttl*3/4) }
 
 func (d *driver) quorum() int { return len(d.nodes)/2 + 1 }
 
@@ -125,10 +126,10 @@ func (d *driver) bury(ctx context.Context, r lease.Request, last fencelock.Token
 		err error
 	}
 	replies := make(chan reply, len(d.nodes))
-	g := grave{r.Key, r.Attempt, last, time.Now().Add(r.TTL)}
+	g, until := grave{r.Key, r.Attempt, last}, time.Now().Add(r.TTL)
 	for node := range d.nodes {
 		d.crew.spawn(func() {
-			s, err := d.buryAt(ctx, node, g, d.patience(r.TTL))
+			s, err := d.tell(ctx, node, chore{g.call(), until}, d.patience(r.TTL))
 			replies <- reply{s, err}
 		})
 	}
@@ -144,12 +145,12 @@ func (d *driver) bury(ctx context.Context, r lease.Request, last fencelock.Token
 	return t
 }
 
-// buryAt tells one node, and leaves the rest to its janitor if it does not
-// answer in time.
-func (d *driver) buryAt(ctx context.Context, node int, g grave, patience time.Duration) (standing, error) {
-	s, err := standingOf(d.ask(ctx, node, g.call(), patience))
+// tell gives a node a chore, and leaves it to its janitor if it does not
+// confirm in time.
+func (d *driver) tell(ctx context.Context, node int, c chore, patience time.Duration) (standing, error) {
+	s, err := standingOf(d.ask(ctx, node, c.Call, patience))
 	if err != nil {
-		d.janitors[node].add(g)
+		d.janitors[node].add(c)
 	}
 	return s, err
 }

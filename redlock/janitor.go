@@ -9,11 +9,16 @@ import (
 	"github.com/fencelock/fencelock/internal/redisnode"
 )
 
-// grave is an attempt that a node has still to be told to give up.
+// grave is an attempt that a node is to give up.
 type grave struct {
 	key, attempt string
 	last         fencelock.Token // of its block
-	until        time.Time       // by then it has expired by itself
+}
+
+// chore is what a node has still to be told.
+type chore struct {
+	redisnode.Call
+	until time.Time // then it is of no use any more: the lock has expired
 }
 
 func (g grave) call() redisnode.Call {
@@ -23,7 +28,7 @@ func (g grave) call() redisnode.Call {
 }
 
 // janitor keeps telling a node that did not answer. Without it a late success
-// at a slow node would be an orphan until its TTL ends. However many graves
+// at a slow node would be an orphan until its TTL ends. However many chores
 // there are, one goroutine works, and only while there are some.
 type janitor struct {
 	node    *redisnode.Node
@@ -31,7 +36,7 @@ type janitor struct {
 	timeout time.Duration // of one call
 
 	mu     sync.Mutex
-	graves []grave
+	chores []chore
 	works  bool
 }
 
@@ -41,17 +46,17 @@ const (
 	janitorBatch = 256
 )
 
-func (j *janitor) add(g grave) {
+func (j *janitor) add(c chore) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.graves = append(j.graves, g)
+	j.chores = append(j.chores, c)
 	if !j.works {
 		j.works = true
 		j.crew.spawn(j.work)
 	}
 }
 
-// work tries one grave until the node answers, then the others in batches.
+// work tries one chore until the node answers, then the others in batches.
 func (j *janitor) work() {
 	pause, size := janitorMin, 1
 	for {
@@ -59,47 +64,47 @@ func (j *janitor) work() {
 		if len(batch) == 0 {
 			return
 		}
-		failed := j.bury(batch)
+		failed := j.do(batch)
 		if len(failed) == 0 {
 			pause, size = janitorMin, janitorBatch
 			continue
 		}
 		j.mu.Lock()
-		j.graves = append(j.graves, failed...)
+		j.chores = append(j.chores, failed...)
 		j.mu.Unlock()
 		time.Sleep(pause)
 		pause, size = min(2*pause, janitorMax), 1
 	}
 }
 
-// next takes out graves that are still worth it. If there are none, the work is
+// next takes out chores that are still worth it. If there are none, the work is
 // over.
-func (j *janitor) next(n int) (batch []grave) {
+func (j *janitor) next(n int) (batch []chore) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := time.Now()
 	taken := 0
-	for _, g := range j.graves {
+	for _, c := range j.chores {
 		if len(batch) == n {
 			break
 		}
 		taken++
-		if now.Before(g.until) {
-			batch = append(batch, g)
+		if now.Before(c.until) {
+			batch = append(batch, c)
 		}
 	}
-	j.graves = j.graves[taken:]
+	j.chores = j.chores[taken:]
 	if len(batch) == 0 {
-		j.graves, j.works = nil, false
+		j.chores, j.works = nil, false
 	}
 	return batch
 }
 
-// bury returns the graves that the node did not confirm.
-func (j *janitor) bury(batch []grave) (failed []grave) {
+// do returns the chores that the node did not confirm.
+func (j *janitor) do(batch []chore) (failed []chore) {
 	calls := make([]redisnode.Call, len(batch))
-	for i, g := range batch {
-		calls[i] = g.call()
+	for i, c := range batch {
+		calls[i] = c.Call
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), j.timeout)
 	defer cancel()

@@ -99,7 +99,7 @@ func TestDeadNodeCostsOneJanitor(t *testing.T) {
 	eventually(t, generous, "the janitor has it", func() bool {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		return j.works && len(j.graves) > 0
+		return j.works && len(j.chores) > 0
 	})
 	eventually(t, generous, "nothing but the janitor runs", func() bool {
 		l.driver.crew.mu.Lock()

@@ -73,8 +73,8 @@ func Tokens(source fencelock.TokenSource) fencelock.Option {
 }
 
 // NodeTimeout is how long an attempt or a renewal waits for a node that does not
-// answer, before it goes on without it; the default is 2 seconds, at most half
-// the TTL. A majority that answers sooner is not kept waiting for the others, and
+// answer, before it goes on without it; the default is 2 seconds, at most three
+// quarters of the TTL. A majority that answers sooner is not kept waiting for the others, and
 // a node that has not answered the last time gets a tenth. For New only.
 func NodeTimeout(d time.Duration) fencelock.Option {
 	return func(s *option.Set) { s.Put(timeoutKey{}, d) }
@@ -100,7 +100,7 @@ func New(clients []redis.UniversalClient, opts ...fencelock.Option) (*Locker, er
 	if len(clients)%2 == 0 {
 		return nil, fmt.Errorf("fencelock: redlock.New: %d nodes: the number must be odd, or no majority would be left when half of them fail", len(clients))
 	}
-	d := &driver{timeout: defTimeout, prefix: set.Prefix, suspects: make([]atomic.Bool, len(clients))}
+	d := &driver{timeout: defTimeout, ttl: set.TTL, prefix: set.Prefix, suspects: make([]atomic.Bool, len(clients))}
 	if v := set.Own(timeoutKey{}); v != nil {
 		if d.timeout = v.(time.Duration); d.timeout <= 0 {
 			return nil, fmt.Errorf("fencelock: redlock.New: NodeTimeout(%v) is not positive", d.timeout)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -37,6 +38,7 @@ func (d *driver) Try(ctx context.Context, r lease.Request) (lease.Grant, error) 
 		c.giveUp(ctx)
 		return lease.Grant{}, err
 	}
+	c.leaveQueues()
 	return g, nil
 }
 
@@ -102,7 +104,6 @@ func (c *campaign) run(ctx context.Context) (lease.Grant, error) {
 		switch state {
 		case won:
 			c.d.floors.raise(c.r.Key, b.last)
-			c.d.turns.won(c.r.Key)
 			return lease.Grant{
 				First: b.first, Last: b.last,
 				Since: c.sent, TTL: c.r.TTL.Truncate(time.Millisecond),
@@ -155,6 +156,27 @@ func (c *campaign) note(v cast) {
 	}
 }
 
+// leaveQueues takes this Locker, which has won, out of the queues of the nodes
+// that have not accepted, each after its own answer. The others have done so.
+func (c *campaign) leaveQueues() {
+	if c.waiter == "" {
+		return
+	}
+	c.d.turns.won(c.r.Key)
+	votes := slices.Clone(c.ballot.votes)
+	c.d.crew.spawn(func() {
+		for ; c.pending > 0; c.pending-- {
+			v := <-c.cast
+			votes[v.node] = v.vote
+		}
+		for node, v := range votes {
+			if v.verdict != accepted {
+				c.d.turns.leave(node, c.r.Key)
+			}
+		}
+	})
+}
+
 // giveUp buries the attempt where it may have been accepted, and nowhere else:
 // a clean refusal needs no release. It waits for the nodes that have answered, so
 // that a lost vote is out of the others' way; later answers are dealt with in
@@ -165,9 +187,9 @@ func (c *campaign) giveUp(ctx context.Context) {
 	buried := make(chan struct{}, len(d.nodes))
 	waiting := 0
 	bury := func(node int) {
-		g := grave{c.r.Key, c.r.Attempt, c.ballot.last, time.Now().Add(c.r.TTL)}
+		g := grave{c.r.Key, c.r.Attempt, c.ballot.last}
 		d.crew.spawn(func() {
-			d.buryAt(ctx, node, g, patience)
+			d.tell(ctx, node, chore{g.call(), time.Now().Add(c.r.TTL)}, patience)
 			buried <- struct{}{}
 		})
 	}
@@ -185,6 +207,9 @@ func (c *campaign) giveUp(ctx context.Context) {
 				c.note(v)
 				if c.dirty[v.node] && !was {
 					bury(v.node)
+				}
+				if c.waiter != "" && v.vote.verdict == held && d.turns.over(c.r.Key) {
+					d.turns.leave(v.node, c.r.Key)
 				}
 			}
 		})

@@ -106,18 +106,26 @@ func (t *turns) remove(key string, w *wait) {
 
 // leave takes this Locker out of a node's queue and gives its turn back.
 func (t *turns) leave(node int, key string) {
-	call := callLeave(keysOf(key), t.id)
-	t.crew.spawn(func() { t.ask(context.Background(), node, call, t.timeout) })
+	c := chore{callLeave(keysOf(key), t.id), time.Now().Add(t.ttl)}
+	t.crew.spawn(func() { t.tell(context.Background(), node, c, t.patience(t.ttl)) })
 }
 
-// won notes that an attempt for key has been granted. The nodes that accepted it
-// have taken this Locker out of their queues, and the release does so at the others.
+// won notes that an attempt for key has been granted: it leaves the queues
+// itself, see campaign.leaveQueues.
 func (t *turns) won(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if w := t.waits[key]; w != nil {
 		w.queued = false
 	}
+}
+
+// over reports whether nobody here waits for key any more, or it has been won.
+func (t *turns) over(key string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := t.waits[key]
+	return w == nil || !w.queued
 }
 
 func callLeave(keys []string, id string) redisnode.Call {
