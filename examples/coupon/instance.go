@@ -51,7 +51,7 @@ func startInstance(c shopConfig, inside chan<- *instance) (*instance, error) {
 	}
 	lines := bufio.NewScanner(stdout)
 	if !lines.Scan() {
-		i.cmd.Process.Kill()
+		_ = i.cmd.Process.Kill()
 		return nil, fmt.Errorf("an instance of the shop did not start: %w", errors.Join(lines.Err(), i.cmd.Wait()))
 	}
 	i.url = "http://" + lines.Text()
@@ -87,13 +87,14 @@ func (i *instance) tokenTimes(client *http.Client) (micros []int64, err error) {
 		return nil, err
 	}
 	defer r.Body.Close()
-	return micros, json.NewDecoder(r.Body).Decode(&micros)
+	err = json.NewDecoder(r.Body).Decode(&micros)
+	return micros, err
 }
 
 // stop ends the process.
 func (i *instance) stop() error {
-	i.stdin.Close()
-	kill := time.AfterFunc(stopWait, func() { i.cmd.Process.Kill() })
+	_ = i.stdin.Close()
+	kill := time.AfterFunc(stopWait, func() { _ = i.cmd.Process.Kill() })
 	defer kill.Stop()
 	<-i.ended
 	return i.cmd.Wait()

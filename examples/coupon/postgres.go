@@ -103,8 +103,8 @@ func (p *postgres) answers(ctx context.Context) error {
 func (p *postgres) stop() error {
 	var err error
 	if p.cmd != nil {
-		p.cmd.Process.Signal(syscall.SIGINT) // its fast shutdown
-		kill := time.AfterFunc(stopWait, func() { p.cmd.Process.Kill() })
+		_ = p.cmd.Process.Signal(syscall.SIGINT) // its fast shutdown
+		kill := time.AfterFunc(stopWait, func() { _ = p.cmd.Process.Kill() })
 		<-p.ended
 		kill.Stop()
 		if p.how != nil {

@@ -53,7 +53,7 @@ func (s *sale) issue(ctx context.Context, token fencelock.Token, number int, req
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }()
 	if s.fenced {
 		err = s.admitted(token)(tx.ExecContext(ctx, writeIssuedFenced+admits, s.name, int64(token), number))
 	} else {

@@ -87,7 +87,7 @@ func serveShop(c shopConfig) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /coupons/{request}", s.handle)
 	mux.HandleFunc("GET /token-times", func(w http.ResponseWriter, _ *http.Request) {
-		json.NewEncoder(w).Encode(tokens.times())
+		_ = json.NewEncoder(w).Encode(tokens.times())
 	})
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -98,8 +98,8 @@ func serveShop(c shopConfig) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	fmt.Println(listener.Addr())
-	io.Copy(io.Discard, os.Stdin)
-	server.Close()
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	_ = server.Close()
 	<-served
 	return nil
 }
