@@ -24,11 +24,11 @@ var (
 )
 
 // fenced returns a script that runs text, with its own KEYS and ARGV, if the
-// fence admits the token.
+// fence admits the token. What the text does may not bear repetition.
 func fenced(text string) *redisnode.Script {
 	return redisnode.NewScript(fenceLua +
 		"local function write(KEYS, ARGV)\n" + text + "\nend\n" +
-		"return mark(write(tail(KEYS, 1), tail(ARGV, 2)))\n")
+		"return mark(write(tail(KEYS, 1), tail(ARGV, 2)))\n").Once()
 }
 
 // Fence guards data in Redis; it implements fencelock.Fence. It is safe for

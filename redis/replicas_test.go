@@ -44,3 +44,12 @@ func TestMinReplicas(t *testing.T) {
 	require.ErrorIs(t, r.err, redis.ErrReplicas)
 	require.Nil(t, s.Do("GET", "fencelock/n"))
 }
+
+func TestRefusedWaitReleases(t *testing.T) {
+	s := testserver.StartRedis(t)
+	s.Do("ACL", "SETUSER", "default", "-wait")
+	l := open(t, dial(t, s.Addr()), redis.MinReplicas(1, 20*time.Millisecond), fencelock.TTL(time.Minute))
+	_, err := l.Acquire(long(t), "n")
+	require.ErrorContains(t, err, "NOPERM")
+	eventually(t, func() bool { return s.Do("GET", "fencelock/n") == nil }, "undone")
+}

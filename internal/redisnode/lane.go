@@ -3,7 +3,10 @@ package redisnode
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -16,6 +19,9 @@ const (
 // pipelines are in flight; a lone call is sent at once.
 type lane struct {
 	node *Node
+
+	direct *redis.Client // nil: see direct.go
+	calm   atomic.Bool   // the last trip was quick
 
 	mu      sync.Mutex
 	queue   []*job
@@ -64,7 +70,7 @@ func (n *Node) laneTo(server any) *lane {
 	defer n.mu.Unlock()
 	l := n.lanes[server]
 	if l == nil {
-		l = &lane{node: n, flights: make(map[*flight]struct{})}
+		l = &lane{node: n, flights: make(map[*flight]struct{}), direct: impatient(server)}
 		n.lanes[server] = l
 	}
 	return l
@@ -116,6 +122,7 @@ func (l *lane) fly(f *flight, batch []*job) {
 	defer l.node.end()
 	for len(batch) > 0 {
 		l.node.send(batch)
+		l.calm.Store(time.Since(f.sent) < quick)
 		l.mu.Lock()
 		if _, ok := l.flights[f]; !ok {
 			l.mu.Unlock()
@@ -143,31 +150,22 @@ func (l *lane) relieve() {
 	l.launch()
 }
 
-// runHere runs a job in the caller's goroutine.
-func (n *Node) runHere(j *job) {
-	n.begin()
-	defer n.end()
-	if j.take() {
-		n.send([]*job{j})
-	}
-}
-
 // send makes one round trip for a batch, and a second one with the text of the
 // scripts that the server did not know.
 func (n *Node) send(batch []*job) {
-	if again := n.trip(batch, true); len(again) > 0 {
-		n.trip(again, false)
+	if unknown := n.trip(batch); len(unknown) > 0 {
+		n.trip(unknown)
 	}
 }
 
 // trip sends batch and ends its jobs, except those whose script the server does
 // not know.
-func (n *Node) trip(batch []*job, byHash bool) (unknown []*job) {
+func (n *Node) trip(batch []*job) (unknown []*job) {
 	if len(batch) == 1 {
 		j := batch[0]
-		cmd := j.cmd(byHash)
+		cmd := j.cmd()
 		err := n.client.Process(context.WithoutCancel(j.ctx), cmd)
-		if byHash && isNoScript(err) {
+		if j.unknown(err) {
 			return batch
 		}
 		j.result.Value, j.result.Err = cmd.Val(), err
@@ -180,7 +178,7 @@ func (n *Node) trip(batch []*job, byHash bool) (unknown []*job) {
 		Err() error
 	}, len(batch))
 	for i, j := range batch {
-		cmd := j.cmd(byHash)
+		cmd := j.cmd()
 		cmds[i] = cmd
 		_ = pipe.Process(context.Background(), cmd)
 	}
@@ -190,7 +188,7 @@ func (n *Node) trip(batch []*job, byHash bool) (unknown []*job) {
 		if err == nil && val == nil {
 			err = failed // a pipeline that got no connection sets no command's error
 		}
-		if byHash && isNoScript(err) {
+		if j.unknown(err) {
 			unknown = append(unknown, j)
 			continue
 		}

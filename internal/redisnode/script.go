@@ -23,6 +23,14 @@ var lib string
 // Lua lose digits above 2^53.
 type Script struct {
 	src, sha []byte
+	once     bool
+}
+
+// Once marks a script that must not be sent again when its reply is late, and
+// returns it. All others must be idempotent. (The client may still have retries.)
+func (s *Script) Once() *Script {
+	s.once = true
+	return s
 }
 
 // NewScript returns a script of the source text, which may use the functions of
@@ -86,13 +94,12 @@ func (r Result) Strings() ([]string, error) {
 // Run runs one script: by its hash, and with its text if the server does not
 // know it yet. The error is Result.Err.
 func (n *Node) Run(ctx context.Context, s *Script, keys []string, args ...string) (Result, error) {
-	j := newJob(ctx, Call{s, keys, args})
-	if ctx.Done() == nil {
-		n.runHere(j)
-		return j.result, j.result.Err
-	}
 	if err := ctx.Err(); err != nil {
 		return Result{Err: err}, err
+	}
+	j := newJob(ctx, Call{s, keys, args})
+	if n.direct(j) {
+		return j.result, j.result.Err
 	}
 	j.group = &group{left: 1, done: make(chan struct{})}
 	n.submit(j)
@@ -145,6 +152,8 @@ type job struct {
 	state  atomic.Int32
 	result Result // guarded by state
 	group  *group
+	resent bool // it was given up once, and may have been run
+	byText bool // the server does not know the script
 }
 
 type group struct {
@@ -177,13 +186,13 @@ func (j *job) outcome(ctx context.Context) Result {
 }
 
 // cmd returns the command for one sending.
-func (j *job) cmd(byHash bool) *redis.Cmd {
-	name, text := "eval", j.Script.src
-	if byHash {
-		name, text = "evalsha", j.Script.sha
+func (j *job) cmd() *redis.Cmd {
+	name, text := "evalsha", j.Script.sha
+	if j.byText {
+		name, text = "eval", j.Script.src
 	}
 	args := make([]any, 0, 3+len(j.Keys)+len(j.Args))
-	args = append(args, name, &marker{job: j, text: text}, len(j.Keys))
+	args = append(args, name, &marker{job: j, text: text, again: j.resent}, len(j.Keys))
 	for _, k := range j.Keys {
 		args = append(args, k)
 	}
@@ -214,6 +223,12 @@ func (m *marker) MarshalBinary() ([]byte, error) {
 
 func (m *marker) String() string { return string(m.text) }
 
-func isNoScript(err error) bool {
-	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
+// unknown reports whether err says that the server does not know the script, and
+// sees to it that the next command brings it.
+func (j *job) unknown(err error) bool {
+	if err == nil || j.byText || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
+		return false
+	}
+	j.byText = true
+	return true
 }

@@ -39,14 +39,14 @@ func (n *Node) sendAndWait(j *job, replicas int, timeout time.Duration, confirme
 		}
 		client = master
 	}
-	for _, byHash := range []bool{true, false} {
+	for {
 		pipe := client.Pipeline()
-		cmd := j.cmd(byHash)
+		cmd := j.cmd()
 		_ = pipe.Process(j.ctx, cmd)
 		wait := redis.NewIntCmd(j.ctx, "wait", replicas, timeout.Milliseconds())
 		_ = pipe.Process(j.ctx, wait)
 		_, failed := pipe.Exec(context.WithoutCancel(j.ctx))
-		if byHash && isNoScript(cmd.Err()) {
+		if j.unknown(cmd.Err()) {
 			continue
 		}
 		j.result.Value, j.result.Err = cmd.Val(), cmd.Err()
@@ -54,8 +54,9 @@ func (n *Node) sendAndWait(j *job, replicas int, timeout time.Duration, confirme
 		case j.result.Err != nil:
 		case j.result.Value == nil:
 			j.result.Err = failed // no connection: no command has an error
+		case wait.Err() != nil:
+			j.result.Err, j.result.Once = wait.Err(), false // the script has run
 		default:
-			j.result.Err = wait.Err()
 			*confirmed = int(wait.Val())
 		}
 		break
