@@ -51,7 +51,7 @@ func (w *watcher) kinds(name string) (kinds []fencelock.EventKind) {
 func eventsInOrder(k *kit) {
 	w := &watcher{events: make(map[string][]told), k: k}
 	l := k.locker(k.short(), fencelock.Observe(w.observe))
-	ctx := context.WithValue(k.ctx(10*long), valueKey{}, "value")
+	ctx := context.WithValue(k.ctx(long), valueKey{}, "value")
 	has := func(name string, kind fencelock.EventKind) func() bool {
 		return func() bool { return slices.Contains(w.kinds(name), kind) }
 	}

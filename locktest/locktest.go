@@ -75,7 +75,8 @@ type Backend struct {
 	// documents are left out.
 	Residue func(t testing.TB) []string
 
-	// Commands returns how many commands clients have sent to the server so far.
+	// Commands returns how many requests to acquire, renew or release the server
+	// has had so far.
 	Commands func(t testing.TB) int
 
 	// Stick makes the server answer nothing that concerns the record of name, and
@@ -147,6 +148,7 @@ var waits = []struct {
 	{"MinTokenFarAheadIsRefused", minTokenFar},
 	{"MinTokenOfAWaiter", minTokenOfWaiter},
 	{"TTLOfAWaiter", ttlOfWaiter},
+	{"ProcessesTakeTurns", takesTurns},
 	{"ReleaseWithDoneContext", releaseDone},
 	{"ReleaseTwice", releaseTwice},
 	{"ReleaseCutShortCanBeRepeated", releaseCutShort},

@@ -105,10 +105,14 @@ func noRenewalAfterRelease(k *kit) {
 		return nil
 	})
 	last, since := k.b.Commands(k), time.Now()
-	k.until("no command while a renewal would have been sent", ttl+long, func() bool {
+	k.until("no command any more", soon, func() bool { // such as a clean-up
 		if n := k.b.Commands(k); n != last {
 			last, since = n, time.Now()
 		}
-		return time.Since(since) > ttl/2
+		return time.Since(since) > ttl/30
 	})
+	<-time.After(ttl / 2) // a renewal would have been sent by now
+	if n := k.b.Commands(k); n != last {
+		k.Errorf("%d commands after all locks have been released", n-last)
+	}
 }

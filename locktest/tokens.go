@@ -179,30 +179,16 @@ func minTokenFar(k *kit) {
 // A waiter that asks for more than a pass can give is served by a grant.
 func minTokenOfWaiter(k *kit) {
 	l, name := k.locker(), k.name()
-	lock := k.acquire(l, name)
-	least := lock.Token() + 100_000
-	type result struct {
-		lock fencelock.Lock
-		err  error
+	probe := k.acquire(l, name)
+	least := probe.Token() + 10_000_000
+	k.release(probe)
+	second := k.twoInLine(l, name, nil, []fencelock.Option{fencelock.MinToken(least)})
+	if second.err == nil && second.token <= least {
+		k.Errorf("a waiter with MinToken(%d) got %d", least, second.token)
+	} else if second.err != nil && !errors.Is(second.err, fencelock.ErrRegressed) {
+		k.Error(second.err)
 	}
-	got := make(chan result, 1)
-	go func() {
-		lock, err := k.get(l, name, fencelock.MinToken(least))
-		got <- result{lock, err}
-	}()
-	k.held(lock, 50*time.Millisecond)
-	k.release(lock)
-	r := <-got
-	switch {
-	case errors.Is(r.err, fencelock.ErrRegressed):
-		k.free(l, name, soon)
-		return
-	case r.err != nil:
-		k.Fatal(r.err)
-	case r.lock.Token() <= least:
-		k.Errorf("a waiter with MinToken(%d) got %d", least, r.lock.Token())
-	}
-	k.release(r.lock)
+	k.free(l, name, soon)
 }
 
 // A waiter gets the TTL that it asked for, not that of the hold before it.
@@ -210,25 +196,96 @@ func ttlOfWaiter(k *kit) {
 	if k.b.FixedTTL {
 		k.Skip("the TTL is fixed at New")
 	}
-	l, name := k.locker(), k.name()
+	l := k.locker()
 	for _, ttl := range []time.Duration{60 * k.b.TTL, 6 * k.b.TTL} {
 		before := 66*k.b.TTL - ttl
-		lock := k.acquire(l, name, fencelock.TTL(before))
-		valid := make(chan time.Duration, 1)
-		go func() {
-			next, err := k.get(l, name, fencelock.TTL(ttl))
+		second := k.twoInLine(l, k.name(), []fencelock.Option{fencelock.TTL(before)}, []fencelock.Option{fencelock.TTL(ttl)})
+		if second.err != nil {
+			k.Error(second.err)
+		} else if second.valid <= ttl/4 || second.valid > ttl+2*time.Second {
+			k.Errorf("behind a hold of TTL(%v) a waiter with TTL(%v) got a lock valid for %v", before, ttl, second.valid)
+		}
+	}
+}
+
+type servedTo struct {
+	token fencelock.Token
+	valid time.Duration
+	err   error
+}
+
+// twoInLine lets two goroutines of l wait for another process. The first gives
+// the lock back at once, so that it could be passed to the second, whose result
+// is returned.
+func (k *kit) twoInLine(l Locker, name string, first, second []fencelock.Option) servedTo {
+	holder := k.locker()
+	lock := k.acquire(holder, name)
+	results := make([]servedTo, 2)
+	var both sync.WaitGroup
+	for i, opts := range [][]fencelock.Option{first, second} {
+		both.Go(func() {
+			lock, err := k.get(l, name, opts...)
 			if err != nil {
-				k.Error(err)
-				valid <- 0
+				results[i].err = err
 				return
 			}
-			valid <- next.Valid()
-			_ = next.Release(context.Background())
-		}()
-		k.held(lock, 50*time.Millisecond)
-		k.release(lock)
-		if v := <-valid; v <= ttl/4 || v > ttl+2*time.Second {
-			k.Errorf("behind a hold of TTL(%v) a waiter with TTL(%v) got a lock valid for %v", before, ttl, v)
+			results[i] = servedTo{lock.Token(), lock.Valid(), nil}
+			if err := lock.Release(context.Background()); err != nil {
+				k.Error(err)
+			}
+		})
+		k.held(lock, 50*time.Millisecond) // by now it is in line
+	}
+	k.release(lock)
+	both.Wait()
+	if results[0].err != nil {
+		k.Error(results[0].err)
+	}
+	return results[1]
+}
+
+// A process that could pass a lock on for ever gives the others their turn.
+func takesTurns(k *kit) {
+	busy, other, name := k.locker(), k.locker(), k.name()
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	for range 4 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				lock, err := busy.Acquire(ctx, name)
+				if err != nil {
+					if ctx.Err() == nil {
+						k.Error(err)
+					}
+					return
+				}
+				<-time.After(2 * time.Millisecond) // work
+				if err := lock.Release(context.Background()); err != nil {
+					k.Error(err)
+				}
+			}
+		})
+	}
+	k.until("the others are busy", soon, func() bool {
+		lock, err := other.TryAcquire(ctx, name)
+		if err == nil {
+			k.release(lock)
 		}
+		return errors.Is(err, fencelock.ErrHeld)
+	})
+	for range 5 {
+		start := time.Now()
+		lock, err := k.get(other, name)
+		if err != nil {
+			k.Error(err)
+			return
+		}
+		if d := time.Since(start); d > time.Second {
+			k.Errorf("another process waited for its turn for %v", d)
+		}
+		k.release(lock)
+		<-time.After(20 * time.Millisecond)
 	}
 }
