@@ -19,6 +19,7 @@ test: servers
 # The long rounds, without -short, twenty times.
 .PHONY: soak
 soak: export FENCELOCK_TEST_REQUIRE = 1
+soak: export FENCELOCK_TEST_SOAK = 1
 soak: servers
 	go test -race -count=20 -p 1 -timeout 3h ./internal/lease ./mem ./redis ./redlock
 
