@@ -34,8 +34,12 @@ if toofar(floor) then return answer('ahead') end
 
 -- The counter first: what a script wrote before a failing command stays written.
 counter = last
-if waiter ~= '' then unqueue(waiter) end
-redis.call('HSET', KEYS[2], 'counter', counter, 'queue', queue, 'turn', '')
+if queue .. turn == '' then
+  redis.call('HSET', KEYS[2], 'counter', counter)
+else
+  if waiter ~= '' then unqueue(waiter) end
+  redis.call('HSET', KEYS[2], 'counter', counter, 'queue', queue, 'turn', '')
+end
 keep()
 redis.call('SET', KEYS[1], value, 'PX', ttl)
 return answer('accepted')

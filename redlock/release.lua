@@ -14,9 +14,16 @@ elseif not lock then
 end
 
 -- A node that was left out of the quorum learns of its tokens, unless they are out of its reach.
-if less(counter, last) and last ~= '0' and not toofar(floor) then counter = last end
-if not lock and not reserved() then wake(grace) end
-redis.call('HSET', KEYS[2], 'dead', bury(tombs, attempt), 'queue', queue, 'turn', turn)
-if counter ~= '' then redis.call('HSET', KEYS[2], 'counter', counter) end
-keep()
+local raised = last ~= '0' and less(counter, last) and not toofar(floor)
+if raised then counter = last end
+local before = queue .. turn
+if not lock and before ~= '' and not reserved() then wake(grace) end
+
+local fields = {'dead', bury(tombs, attempt)}
+if raised then table.insert(fields, 'counter') table.insert(fields, counter) end
+if queue .. turn ~= before then
+  for _, field in ipairs({'queue', queue, 'turn', turn}) do table.insert(fields, field) end
+end
+redis.call('HSET', KEYS[2], unpack(fields))
+if raised or counter == '' then keep() end
 return {result}
