@@ -180,9 +180,6 @@ func othersStayHeld(k *kit) {
 
 // A11: a renewal that gets no answer leaves the others to be renewed.
 func stuckRenewal(k *kit) {
-	if k.b.Stick == nil {
-		k.Skip("NOT TESTED: the backend gives no Stick")
-	}
 	l, stuck, name := k.locker(k.short()), k.name(), k.name()
 	first, second := k.acquire(l, stuck), k.acquire(l, name)
 	release := k.b.Stick(k, stuck)

@@ -51,9 +51,6 @@ func deadHolder(k *kit) {
 
 // A process that is stopped for longer than its TTL is told when it wakes.
 func pausedHolder(k *kit) {
-	if k.b.Worker == nil || pause == nil {
-		k.Skip("NOT TESTED: the backend gives no Worker, or this system cannot stop one")
-	}
 	other, name := k.locker(), k.name()
 	w, token := k.start(order{Name: name, TTL: k.b.TTL})
 	if err := pause(w.cmd.Process); err != nil {
