@@ -1,10 +1,6 @@
--- KEYS: lock, companion. ARGV: attempt, TTL (ms), tokens, min token, how+locker to wait with or '', number of this registration.
--- Replies: granted first last ms-left | held ms-left | queued ms-left number | foreign ms-left | dead | ahead limit | full
-local lock, companion = KEYS[1], KEYS[2]
-local me, ttl, n, min, how, number = unpack(ARGV)
+-- What acquire_hot.lua leaves over; see there for keys, arguments and replies.
 local function left() return string.format('%d', redis.call('PTTL', lock)) end
 
-local value = redis.call('GET', lock)
 if value and string.sub(value, 1, #me + 1) == me .. ':' then -- a replay: the same block, and the deadline stays
   local first, last = string.sub(value, #me + 2), redis.call('HGET', companion, 'c')
   if not last or less(last, first) then last = first end
@@ -12,7 +8,7 @@ if value and string.sub(value, 1, #me + 1) == me .. ':' then -- a replay: the sa
 end
 if value and how == '' and min == '0' then return {'held', left()} end
 
-local counter, tombs, queue = unpack(redis.call('HMGET', companion, 'c', 't', 'q'))
+if value then counter, tombs, queue = unpack(redis.call('HMGET', companion, 'c', 't', 'q')) end
 if dead(tombs, me) then return {'dead'} end -- a delayed duplicate must not bring a dead attempt back
 local now, us = clock()
 if ahead(min, counter, now) then return {'ahead', now} end

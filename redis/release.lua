@@ -1,14 +1,4 @@
--- KEYS: lock, companion. ARGV: attempt.
--- Ends an attempt for ever, whether it holds the lock, waits in the queue or is still on its way; passes the lock on.
--- Replies: released | again (it was dead already) | taken | gone
-local lock, companion = KEYS[1], KEYS[2]
-local me = ARGV[1]
-
-local value = redis.call('GET', lock)
-local mine = value and string.sub(value, 1, #me + 1) == me .. ':'
-if mine then redis.call('DEL', lock) end -- first, so that a server out of memory lets us write the rest
-
-local counter, tombs, queue = unpack(redis.call('HMGET', companion, 'c', 't', 'q'))
+-- What release_hot.lua leaves over; see there for keys, arguments and replies.
 local again = dead(tombs, me)
 if queue and queue ~= '' then
   local rest = leave(queue, me)

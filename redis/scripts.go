@@ -9,8 +9,14 @@ import (
 //go:embed grant.lua
 var grantLua string
 
+//go:embed acquire_hot.lua
+var acquireHotLua string
+
 //go:embed acquire.lua
 var acquireLua string
+
+//go:embed release_hot.lua
+var releaseHotLua string
 
 //go:embed release.lua
 var releaseLua string
@@ -25,8 +31,8 @@ var statusLua string
 var nextLua string
 
 var (
-	acquireScript = redisnode.NewScript(grantLua + acquireLua)
-	releaseScript = redisnode.NewScript(grantLua + releaseLua)
+	acquireScript = redisnode.NewBareScript(acquireHotLua + redisnode.Lib + grantLua + acquireLua)
+	releaseScript = redisnode.NewBareScript(releaseHotLua + redisnode.Lib + grantLua + releaseLua)
 	renewScript   = redisnode.NewBareScript(renewLua)
 	statusScript  = redisnode.NewBareScript(statusLua)
 	nextScript    = redisnode.NewScript(nextLua)

@@ -14,10 +14,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lib is put before every Script, see there for its functions.
+// Lib is the functions that NewScript puts before a script's text.
 //
 //go:embed lib.lua
-var lib string
+var Lib string
 
 // Script is a Lua script. Its replies are arrays of strings, since integers of
 // Lua lose digits above 2^53.
@@ -35,7 +35,7 @@ func (s *Script) Once() *Script {
 
 // NewScript returns a script of the source text, which may use the functions of
 // lib.lua.
-func NewScript(text string) *Script { return NewBareScript(lib + text) }
+func NewScript(text string) *Script { return NewBareScript(Lib + text) }
 
 // NewBareScript returns a script of exactly the source text.
 func NewBareScript(text string) *Script {
