@@ -87,6 +87,21 @@ func TestLateAcquireLeavesNoOrphan(t *testing.T) {
 	}
 }
 
+// R14, where the release itself does not reach the node: it is repeated until
+// the node is back.
+func TestReleaseIsRepeatedForANodeThatWasAway(t *testing.T) {
+	e := start(t, 3)
+	p := testserver.NewProxy(t, e[2].Addr())
+	l := dial(t, []string{e[0].Addr(), e[1].Addr(), p.Addr()}, fencelock.TTL(time.Minute))
+	lock := acquire(t, l, "x")
+	e.eventuallyHeld(t, "x")
+	p.Cut()
+	release(t, lock)
+	require.EqualValues(t, 1, e[2].Do("EXISTS", "fencelock/x"))
+	p.Heal()
+	eventually(t, generous, "released", func() bool { return len(e.residue()) == 0 })
+}
+
 // A node that is down for long must not make the process pile up goroutines.
 func TestDeadNodeCostsOneJanitor(t *testing.T) {
 	e := start(t, 3)
