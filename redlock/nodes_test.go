@@ -92,11 +92,17 @@ func TestLateAcquireLeavesNoOrphan(t *testing.T) {
 func TestReleaseIsRepeatedForANodeThatWasAway(t *testing.T) {
 	e := start(t, 3)
 	p := testserver.NewProxy(t, e[2].Addr())
-	l := dial(t, []string{e[0].Addr(), e[1].Addr(), p.Addr()}, fencelock.TTL(time.Minute))
+	l := dial(t, []string{e[0].Addr(), e[1].Addr(), p.Addr()}, fencelock.TTL(time.Minute), NodeTimeout(500*time.Millisecond))
 	lock := acquire(t, l, "x")
 	e.eventuallyHeld(t, "x")
 	p.Cut()
 	release(t, lock)
+	j := l.driver.janitors[2]
+	eventually(t, generous, "the first release has failed", func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return j.works
+	})
 	require.EqualValues(t, 1, e[2].Do("EXISTS", "fencelock/x"))
 	p.Heal()
 	eventually(t, generous, "released", func() bool { return len(e.residue()) == 0 })
