@@ -111,7 +111,9 @@ func (d *driver) acquire(ctx context.Context, r lease.Request, how string, numbe
 		}
 		return a, nil
 	case "dead":
-		return answer{}, lease.Definite(errors.New("redis: this attempt has been given up before"))
+		// We never send an attempt that we have given up: this is another's
+		// tombstone that looks like ours, and the engine tries again with a new id.
+		return answer{}, &fencelock.LostError{Reason: fencelock.Deleted}
 	case "ahead":
 		return answer{}, lease.Unfit(fmt.Errorf("redis: MinToken(%d) is more than a day ahead of the server's clock (%s)", r.Min, reply[1]))
 	case "full":
