@@ -31,9 +31,20 @@ func experiment(ctx context.Context, s *settings, log io.Writer) (rows []row, er
 func (s *settings) runAll(ctx context.Context, c scenario, start provider, line *progress) ([]row, error) {
 	fences := s.fences(c)
 	rows, errs := make([]row, len(fences)), make([]error, len(fences))
-	var all sync.WaitGroup
+	var all, starting sync.WaitGroup
+	starting.Add(len(fences))
 	for i, fence := range fences {
-		one := func() { rows[i], errs[i] = s.runOne(ctx, c, fence, start, line) }
+		isUp := sync.OnceFunc(starting.Done)
+		one := func() {
+			defer isUp()
+			rows[i], errs[i] = s.runOne(ctx, c, fence, start, func(b *buyers) {
+				isUp()
+				if !c.alone {
+					starting.Wait() // starting processes does keep a machine busy
+				}
+				line.started(fence, b)
+			})
+		}
 		if c.alone {
 			one()
 		} else {
@@ -50,12 +61,12 @@ func (s *settings) runAll(ctx context.Context, c scenario, start provider, line 
 	return done, errors.Join(errs...)
 }
 
-func (s *settings) runOne(ctx context.Context, c scenario, fence fenceKind, start provider, line *progress) (_ row, err error) {
+func (s *settings) runOne(ctx context.Context, c scenario, fence fenceKind, start provider, started func(*buyers)) (_ row, err error) {
 	shared, err := start(ctx)
 	if err != nil {
 		return row{}, err
 	}
 	defer func() { err = errors.Join(err, shared.close()) }()
 	r := &run{settings: *s, scenario: c, fence: fence, servers: shared}
-	return r.do(ctx, func(b *buyers) { line.started(fence, b) })
+	return r.do(ctx, started)
 }

@@ -62,7 +62,7 @@ func (r row) check() (wrong []string) {
 		say("%v", err)
 	}
 	faulty, fenced := s.fault != nil, r.Fence != fenceNone
-	if r.failed*10 > r.Total {
+	if r.failed*2 > r.Total {
 		say("%d of %d requests failed", r.failed, r.Total)
 	}
 	if r.OK == 0 {

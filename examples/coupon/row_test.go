@@ -36,13 +36,13 @@ func TestCheckFindsWrongRows(t *testing.T) {
 		{Scenario: "pause", Fence: fenceRow, OK: 12},
 		{Scenario: "rush", Fence: fenceNone, OK: 12, Rows: 12, Remaining: 1},
 		{Scenario: "rush", Fence: fenceNone, OK: 12, Rows: 11},
-		{Scenario: "normal", Fence: fenceNone, OK: 12, Total: 19, failed: 2, failure: http.ErrServerClosed},
+		{Scenario: "normal", Fence: fenceNone, OK: 12, Total: 30, failed: 16, failure: http.ErrServerClosed},
 	} {
 		require.Len(t, r.check(), 1, "%+v", r)
 	}
 	for _, r := range []row{
 		{Scenario: "normal", Fence: fenceNone, OK: 12},
-		{Scenario: "normal", Fence: fenceNone, OK: 12, Total: 20, failed: 2, failure: http.ErrServerClosed},
+		{Scenario: "normal", Fence: fenceNone, OK: 12, Total: 30, failed: 15, failure: http.ErrServerClosed},
 		{Scenario: "clock-step", Fence: fenceNone, OK: 12, Phantom: 1},
 		{Scenario: "pause", Fence: fenceQuorum, OK: 12, Refused: 1},
 		{Scenario: "rush", Fence: fenceQuorum, OK: 12, Rows: 12},

@@ -22,7 +22,8 @@ type run struct {
 	inside  chan *instance // a holder is inside its critical section now
 }
 
-// do runs the sale and returns what came of it.
+// do runs the sale and returns what came of it. It calls started when all
+// instances are up; the buyers come when that returns.
 func (r *run) do(ctx context.Context, started func(*buyers)) (_ row, err error) {
 	defer func() {
 		if err != nil {
