@@ -159,7 +159,7 @@ func (l *Locker) settle(ctx context.Context, ln *line, a attempt, g Grant, err e
 	var out []delivery
 	switch {
 	case ctx.Err() != nil: // nobody waits for this attempt any more
-	case errors.Is(err, fencelock.ErrLost): // granted and gone: see reconfirm
+	case errors.Is(err, fencelock.ErrLost): // this attempt is dead, a fresh one may succeed
 	case errors.Is(err, fencelock.ErrHeld):
 		v = refused
 		var held *fencelock.HeldError

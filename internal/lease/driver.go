@@ -37,8 +37,9 @@ type Grant struct {
 type Driver interface {
 	// Try makes one attempt. A refusal matches ErrHeld, is definite and leaves
 	// nothing at the server; a *HeldError may carry For, the name is filled in
-	// by the engine. Any other error may be ambiguous: unless it is marked
-	// Definite the engine calls Undo.
+	// by the engine. A *LostError says that this attempt cannot succeed any more:
+	// the engine makes a fresh one. Any other error may be ambiguous: unless it is
+	// marked Definite the engine calls Undo.
 	Try(ctx context.Context, r Request) (Grant, error)
 
 	// Renew extends a batch of holds. For each it either sets gs[i].Since and

@@ -349,6 +349,19 @@ func TestNoErrorMeansHeld(t *testing.T) {
 	})
 }
 
+func TestADeadAttemptIsFollowedByAFreshOne(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, l *Locker) {
+		s.on("try", func(context.Context, Request) error {
+			if s.count("try") < 3 {
+				return &fencelock.LostError{Reason: fencelock.Deleted}
+			}
+			return nil
+		})
+		free(t, acquire(t, l, "a"))
+		require.Equal(t, 3, s.count("try"))
+	})
+}
+
 func TestErrorsKeepTheClients(t *testing.T) {
 	require.True(t, isDefinite(Definite(errBroken)))
 	require.False(t, isUnfit(Definite(errBroken)))
