@@ -116,6 +116,7 @@ func (l *Locker) talk(ln *line, wasRefused bool) {
 		}
 		if ln.cancel == nil || ctx.Err() != nil {
 			cancel()
+			p.stop() // the old ctx has ended its subscription
 			ctx, cancel = context.WithCancel(context.WithoutCancel(w.ctx))
 			ln.cancel = cancel
 		}

@@ -58,3 +58,37 @@ func TestAWakeUpCutsThePollShort(t *testing.T) {
 		free(t, r.k)
 	})
 }
+
+// A line that was empty for a moment goes on with the same goroutine, but with a
+// subscription of its own.
+func TestANewWaiterIsWokenThoughTheLastOneLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		subscribed := 0
+		l, other := newLocker(t, waking{s, &subscribed}), newLocker(t, s, fencelock.TTL(time.Hour))
+		k := acquire(t, other, "a")
+		slow := fencelock.Backoff(time.Minute, time.Hour)
+		gone := acquireAsync(t.Context(), l, "a", slow)
+		synctest.Wait()
+
+		l.mu.Lock()
+		ln := l.lines["a"]
+		out := ln.refuse(errBroken, func(*waiter) bool { return true }) // the waiter leaves,
+		l.leave(ln)
+		set, err := override(l.def, []fencelock.Option{slow})
+		require.NoError(t, err)
+		w := newWaiter(t.Context(), set, time.Now(), false)
+		ln.push(w) // and another comes before the goroutine has noticed
+		l.mu.Unlock()
+		out[0].send()
+		require.ErrorIs(t, (<-gone).err, errBroken)
+		synctest.Wait()
+		require.Equal(t, 2, subscribed)
+
+		start := time.Now()
+		free(t, k)
+		o := <-w.served
+		require.Zero(t, time.Since(start))
+		free(t, o.handle)
+	})
+}
