@@ -18,7 +18,7 @@ func (d *driver) mint(ctx context.Context, r lease.Request, g lease.Grant) (leas
 	case ctx.Err() != nil:
 		return g, lease.Definite(ctx.Err())
 	case bound.Err() != nil:
-		return g, lease.Definite(errLate)
+		return g, late()
 	case err != nil:
 		return g, lease.Definite(fmt.Errorf("redlock: token source: %w", err))
 	case t <= 0:

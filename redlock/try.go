@@ -13,10 +13,7 @@ import (
 	"github.com/fencelock/fencelock/internal/redisnode"
 )
 
-var (
-	errLate   = errors.New("redlock: the lock was had, but not before its validity ended")
-	errSilent = errors.New("no answer in time")
-)
+var errSilent = errors.New("no answer in time")
 
 // Try makes one attempt: one round to all nodes at once, and a second one if
 // the first proposal was stale. It waits for a majority, not for the last node.
@@ -32,7 +29,7 @@ func (d *driver) Try(ctx context.Context, r lease.Request) (lease.Grant, error) 
 		g, err = d.mint(ctx, r, g)
 	}
 	if err == nil && time.Since(g.Since) >= validity(g.TTL) {
-		err = lease.Definite(errLate)
+		err = late()
 	}
 	if err != nil {
 		c.giveUp(ctx)
@@ -41,6 +38,10 @@ func (d *driver) Try(ctx context.Context, r lease.Request) (lease.Grant, error) 
 	c.leaveQueues()
 	return g, nil
 }
+
+// late is the error of a lock that was had, but not before its validity ended.
+// The engine tries again.
+func late() error { return lease.Definite(&fencelock.LostError{Reason: fencelock.Expired}) }
 
 // campaign takes one attempt through its ballot.
 type campaign struct {

@@ -28,7 +28,11 @@ const (
 	refused                // somebody else has the lock
 )
 
-var errLate = errors.New("the lock was granted, but the answer took longer than its TTL")
+// maxLate is how many grants in a row may come too late before those who wait
+// are told: then the TTL is too short for this server.
+const maxLate = 5
+
+var errLate = errors.New("the lock was granted too late to be of use, and given back")
 
 // prepare makes a request for the head of the line; l.mu is held.
 func (l *Locker) prepare(ln *line) attempt {
@@ -51,7 +55,14 @@ func (l *Locker) prepare(ln *line) attempt {
 }
 
 func (ln *line) refusedFor(left time.Duration) {
-	ln.refused, ln.until = true, time.Now().Add(left)
+	ln.refused, ln.until, ln.late = true, time.Now().Add(left), 0
+}
+
+// tooLate is called for a grant that is of no use any more. Those who wait try
+// again, unless that happens again and again.
+func (ln *line) tooLate() []delivery {
+	ln.late++
+	return ln.refuse(wrap("acquire", ln.name, errLate), func(w *waiter) bool { return w.try || ln.late >= maxLate })
 }
 
 // newAttemptID returns 128 fresh random bits. They come from the kernel each
@@ -160,7 +171,8 @@ func (l *Locker) settle(ctx context.Context, ln *line, a attempt, g Grant, err e
 	var out []delivery
 	switch {
 	case ctx.Err() != nil: // nobody waits for this attempt any more
-	case errors.Is(err, fencelock.ErrLost): // this attempt is dead, a fresh one may succeed
+	case errors.Is(err, fencelock.ErrLost):
+		out = ln.tooLate() // this attempt is dead, a fresh one may succeed
 	case errors.Is(err, fencelock.ErrHeld):
 		v = refused
 		var held *fencelock.HeldError

@@ -43,12 +43,12 @@ func (l *Locker) granted(ln *line, a attempt, g Grant) verdict {
 	h.confirmed(g.Since, g.TTL, at)
 
 	l.mu.Lock()
-	w := ln.head
-	if w == nil || !w.fits(a.r.TTL, g.First) || !h.deadline.After(at.mono) {
+	w, late := ln.head, !h.deadline.After(at.mono)
+	if w == nil || late || !w.fits(a.r.TTL, g.First) {
 		l.undo(a.r)
 		var out []delivery
-		if w != nil && w.try {
-			out = ln.refuse(wrap("acquire", ln.name, errLate), func(o *waiter) bool { return o == w })
+		if late {
+			out = ln.tooLate()
 		}
 		l.mu.Unlock()
 		for _, d := range out {
@@ -57,7 +57,7 @@ func (l *Locker) granted(ln *line, a attempt, g Grant) verdict {
 		return again
 	}
 	ln.remove(w)
-	ln.hold, ln.busy, ln.cancel, ln.refused = h, false, nil, false
+	ln.hold, ln.busy, ln.cancel, ln.refused, ln.late = h, false, nil, false, 0
 	h.turn = l.newTurn(h, ln.seq, at.mono)
 	l.schedule(h)
 	l.watch(h)

@@ -21,6 +21,7 @@ type line struct {
 	until      time.Time          // and until when at most, unless renewed
 	given      time.Time          // when this process last gave it up or lost it
 	rest       time.Duration      // to sit out before the next attempt
+	late       int                // grants in a row that came too late
 }
 
 // waiter is one Acquire in line.

@@ -357,6 +357,9 @@ func TestADeadAttemptIsFollowedByAFreshOne(t *testing.T) {
 			}
 			return nil
 		})
+		_, err := l.TryAcquire(t.Context(), "a")
+		require.ErrorIs(t, err, errLate)
+		require.NotErrorIs(t, err, fencelock.ErrHeld)
 		free(t, acquire(t, l, "a"))
 		require.Equal(t, 3, s.count("try"))
 	})
