@@ -106,10 +106,10 @@ func cancelAtGrant(k *kit) {
 		switch {
 		case r.err == nil:
 			if err := r.lock.Err(); err != nil {
-				return fmt.Errorf("Acquire returned a lock that is not held: %w", err)
+				return fmt.Errorf("after Acquire returned a lock that is not held: %w", err)
 			}
 			if _, err := third.TryAcquire(context.Background(), name); !errors.Is(err, fencelock.ErrHeld) {
-				return fmt.Errorf("Acquire returned a lock, another's attempt says: %v", err)
+				return fmt.Errorf("after Acquire returned a lock, another's attempt says: %v", err)
 			}
 			return r.lock.Release(context.Background())
 		case !errors.Is(r.err, context.Canceled):

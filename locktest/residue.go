@@ -45,7 +45,7 @@ func nothingLeft(k *kit) {
 	k.each(names, 20, func(name string) error {
 		for range 5 {
 			if _, err := l.TryAcquire(context.Background(), name); !errors.Is(err, fencelock.ErrHeld) {
-				return fmt.Errorf("TryAcquire: %w", err)
+				return fmt.Errorf("after TryAcquire: %w", err)
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 			_, err := l.Acquire(ctx, name)
@@ -56,7 +56,7 @@ func nothingLeft(k *kit) {
 			// A busy server may not even have refused by then.
 			_, err = l.Acquire(context.Background(), name, fencelock.Wait(20*time.Millisecond))
 			if !errors.Is(err, fencelock.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Errorf("Wait: %w", err)
+				return fmt.Errorf("after Wait: %w", err)
 			}
 		}
 		return nil
