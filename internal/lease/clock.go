@@ -12,20 +12,22 @@ import (
 // to ask the server, never to conclude a loss.
 type instant struct{ mono, wall time.Time }
 
-func (l *Locker) instant() instant { return instant{time.Now(), l.wall()} }
+func (l *Locker) instant() instant {
+	now := time.Now()
+	return instant{now, l.wall(now)}
+}
 
-// drifted reports whether the clocks have drifted apart since t by more than
-// the margin of ttl.
-func (l *Locker) drifted(t instant, ttl time.Duration) bool {
-	now := l.instant()
-	d := now.wall.Sub(t.wall) - now.mono.Sub(t.mono)
+// drifted reports whether the clocks have drifted apart from t to now by more
+// than the margin of ttl.
+func (l *Locker) drifted(t instant, now time.Time, ttl time.Duration) bool {
+	d := l.wall(now).Sub(t.wall) - now.Sub(t.mono)
 	return d.Abs() > margin(ttl)
 }
 
 // reconfirm renews a grant before it is handed out if the machine may have been
 // suspended since the attempt began.
 func (l *Locker) reconfirm(ctx context.Context, a attempt, g Grant) (Grant, error) {
-	if !l.drifted(a.began, g.TTL) {
+	if !l.drifted(a.began, time.Now(), g.TTL) {
 		return g, nil
 	}
 	gs, errs := []Grant{g}, make([]error, 1)

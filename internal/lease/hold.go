@@ -100,7 +100,7 @@ func (l *Locker) hand(h *hold, w *waiter, passed bool) delivery {
 func (l *Locker) accept(k *handle) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.check(k)
+	l.check(k, time.Now())
 	if k.end != nil {
 		return false
 	}
@@ -111,8 +111,8 @@ func (l *Locker) accept(k *handle) bool {
 
 // check notices that the deadline has passed even if its timer has not fired
 // yet, as in a process that was stopped and has just woken; l.mu is held.
-func (l *Locker) check(k *handle) {
-	if k.end == nil && !time.Now().Before(k.h.deadline) {
+func (l *Locker) check(k *handle, now time.Time) {
+	if k.end == nil && !now.Before(k.h.deadline) {
 		l.lose(k.h, fencelock.LostError{Reason: fencelock.Expired})
 	}
 }
@@ -171,7 +171,7 @@ func (k *handle) Lost() <-chan struct{} {
 func (k *handle) Err() error {
 	k.l.mu.Lock()
 	defer k.l.mu.Unlock()
-	k.l.check(k)
+	k.l.check(k, time.Now())
 	if k.end == nil {
 		return nil
 	}
@@ -181,11 +181,12 @@ func (k *handle) Err() error {
 func (k *handle) Valid() time.Duration {
 	k.l.mu.Lock()
 	defer k.l.mu.Unlock()
-	k.l.check(k)
+	now := time.Now()
+	k.l.check(k, now)
 	if k.end != nil {
 		return 0
 	}
-	return max(0, time.Until(k.h.deadline))
+	return k.h.deadline.Sub(now)
 }
 
 // AfterLost arranges for f to run in its own goroutine once the lock is lost,

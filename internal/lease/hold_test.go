@@ -179,7 +179,7 @@ func TestAHoldThatRanOutBeforeItsWaiterWokeIsNotHandedOut(t *testing.T) { // A6
 		synctest.Wait()
 		s.on("renew", hang)
 		l.mu.Lock()
-		d, trip := l.giveUp(k.(*handle))
+		d, trip := l.giveUp(k.(*handle), time.Now())
 		l.mu.Unlock()
 		require.False(t, trip)
 		time.Sleep(ttl)
@@ -283,7 +283,7 @@ func TestAfterASuspensionTheServerIsAskedFirst(t *testing.T) {
 		s := newServer()
 		l := newLocker(t, s)
 		var jump atomic.Int64
-		l.wall = func() time.Time { return time.Now().Round(0).Add(time.Duration(jump.Load())) }
+		l.wall = func(now time.Time) time.Time { return now.Round(0).Add(time.Duration(jump.Load())) }
 
 		// Before a grant is handed out.
 		s.on("try", func(context.Context, Request) error { jump.Add(int64(time.Hour)); s.on("try", nil); return nil })

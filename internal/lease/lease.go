@@ -27,8 +27,8 @@ type Locker struct {
 	queuer Queuer // nil: polled
 	waker  Waker  // nil: cannot wake
 	def    option.Set
-	events *events          // nil: nobody observes
-	wall   func() time.Time // the wall clock; tests step it
+	events *events                       // nil: nobody observes
+	wall   func(now time.Time) time.Time // the wall clock; tests step it
 
 	mu       sync.Mutex
 	closed   bool
@@ -46,7 +46,7 @@ func New(d Driver, s option.Set) *Locker {
 	l := &Locker{
 		driver:  d,
 		def:     s,
-		wall:    func() time.Time { return time.Now().Round(0) },
+		wall:    func(now time.Time) time.Time { return now.Round(0) },
 		lines:   make(map[string]*line),
 		watches: make(map[<-chan struct{}]*watch),
 	}

@@ -293,7 +293,7 @@ func TestAGrantAtTheMomentOfTheCancelIsGivenBack(t *testing.T) {
 		synctest.Wait()
 		l.mu.Lock()
 		cancel() // the waiter wakes, and finds that it has been served
-		d, trip := l.giveUp(k)
+		d, trip := l.giveUp(k, time.Now())
 		l.mu.Unlock()
 		require.False(t, trip)
 		synctest.Wait()
@@ -315,7 +315,7 @@ func TestAGrantAtTheMomentOfTheCancelIsGivenBack(t *testing.T) {
 		synctest.Wait()
 		l.mu.Lock()
 		time.Sleep(time.Second / 100)
-		d, _ = l.giveUp(k)
+		d, _ = l.giveUp(k, time.Now())
 		l.mu.Unlock()
 		d.send()
 		r = <-w

@@ -42,7 +42,7 @@ func (l *Locker) pass(h *hold, now time.Time) (delivery, bool) {
 		h.turn.passes >= w.set.Passes || h.turn.over(w, now) ||
 		h.token >= h.g.Last || !w.fits(h.r.TTL, h.token+1) ||
 		h.deadline.Sub(now) < h.g.TTL/2 ||
-		l.drifted(h.checked, h.g.TTL) {
+		l.drifted(h.checked, now, h.g.TTL) {
 		return delivery{}, false
 	}
 	h.ln.remove(w)

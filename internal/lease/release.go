@@ -20,7 +20,8 @@ type release struct {
 func (k *handle) Release(ctx context.Context) error {
 	l := k.l
 	l.mu.Lock()
-	l.check(k)
+	now := time.Now()
+	l.check(k, now)
 	switch r := &k.release; {
 	case r.begun:
 		return l.awaitRelease(ctx, k)
@@ -28,7 +29,7 @@ func (k *handle) Release(ctx context.Context) error {
 		defer l.mu.Unlock()
 		return k.end
 	}
-	d, trip := l.giveUp(k)
+	d, trip := l.giveUp(k, now)
 	if trip && ctx.Err() != nil {
 		// An ended ctx still releases; it only does not wait.
 		go l.trip(context.WithoutCancel(ctx), k)
@@ -72,7 +73,7 @@ func (l *Locker) giveBack(k *handle) {
 		l.mu.Unlock()
 		return
 	}
-	d, trip := l.giveUp(k)
+	d, trip := l.giveUp(k, time.Now())
 	if trip {
 		go l.trip(context.Background(), k)
 	}
@@ -83,8 +84,7 @@ func (l *Locker) giveBack(k *handle) {
 // giveUp ends k's hold: it is passed on, or a trip to the server is due, for
 // which the caller calls trip. Until that is over the line stays busy, else
 // newcomers would be refused by our own old hold. l.mu is held.
-func (l *Locker) giveUp(k *handle) (d delivery, trip bool) {
-	now := time.Now()
+func (l *Locker) giveUp(k *handle, now time.Time) (d delivery, trip bool) {
 	k.end = &fencelock.LostError{Name: k.name, Token: k.token, Reason: fencelock.Released}
 	k.after = nil
 	k.release = release{begun: true, start: now}
