@@ -41,6 +41,16 @@ func (d *driver) patience(ttl time.Duration) time.Duration { return min(d.timeou
 
 func (d *driver) quorum() int { return len(d.nodes)/2 + 1 }
 
+// suspected is the number of nodes whose last call got no answer in time.
+func (d *driver) suspected() (n int) {
+	for i := range d.suspects {
+		if d.suspects[i].Load() {
+			n++
+		}
+	}
+	return n
+}
+
 // Renew extends each hold that a majority of the nodes confirms. A node without
 // our key does not count and does not get it back.
 func (d *driver) Renew(ctx context.Context, rs []lease.Request, gs []lease.Grant, errs []error) {

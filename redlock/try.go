@@ -94,8 +94,11 @@ func (c *campaign) run(ctx context.Context) (lease.Grant, error) {
 			c.note(v)
 			state = c.ballot.hear(v.node, v.vote)
 		case <-early.C:
-			// A hung node must not make those wait who have half of the votes each.
-			state = c.ballot.silence(errSilent, func(node int) bool { return c.d.suspects[node].Load() })
+			// A hung node must not make those wait who have half of the votes each. Where
+			// most look hung, the machine is busy, and nothing but patience helps.
+			if c.d.suspected() <= len(c.d.nodes)/2 {
+				state = c.ballot.silence(errSilent, func(node int) bool { return c.d.suspects[node].Load() })
+			}
 		case <-late.C:
 			state = c.ballot.silence(errSilent, func(int) bool { return true })
 		case <-ctx.Done():

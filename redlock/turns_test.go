@@ -67,8 +67,10 @@ func TestWaitersAreWokenInOrder(t *testing.T) {
 		next := receive(t, got)
 		require.Greater(t, next.Token(), lock.Token())
 		lock = next
-		if i > 0 { // R9: a release, an attempt, perhaps in two rounds; nothing by those whose turn it is not
-			require.LessOrEqual(t, e.evals()-evals, 3*len(e))
+		if i > 0 {
+			// R9: a release, an attempt, perhaps in two rounds, and a farewell to the nodes that did
+			// not accept it; nothing by those whose turn it is not.
+			require.Less(t, e.evals()-evals, 4*len(e))
 		}
 	}
 	release(t, lock)
