@@ -20,6 +20,7 @@ var slowly = []fencelock.Option{fencelock.Backoff(30*time.Second, 30*time.Second
 // waiting starts an Acquire that ends up in got, and returns when it is queued.
 func waiting(t *testing.T, e ensemble, l *Locker, name string, queue int) (got chan fencelock.Lock) {
 	t.Helper()
+	e.eventuallyHeld(t, name) // where the holder comes late, nobody queues
 	got = make(chan fencelock.Lock, 1)
 	go func() {
 		lock, err := l.Acquire(context.Background(), name)
