@@ -5,9 +5,9 @@
 // One mutex guards a Locker. No driver call, observer call or send to a waiter
 // happens under it. A name in use has a line: its local waiters in order, and
 // either a hold or at most one goroutine that talks to the backend for them.
-// The parts, a file each: line (waiting), attempt (talking), hold (a grant and
-// its handles), pass (between goroutines), renew (deadlines), release, cleanup,
-// idle, events.
+// The parts, a file each: line (waiting), attempt and poll (talking), hold (a
+// grant and its handles), pass (between goroutines), renew (deadlines), watch and
+// clock (other signs of a loss), release, cleanup, idle, events.
 package lease
 
 import (
