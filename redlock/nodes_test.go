@@ -47,6 +47,7 @@ func TestPartialRenewalKeepsTheLock(t *testing.T) {
 	e := start(t, 3)
 	l, other := dial(t, e.addrs(), fencelock.TTL(time.Second)), dial(t, e.addrs())
 	lock := acquire(t, l, "x")
+	e.eventuallyHeld(t, "x") // else it comes after the deletion
 	e[0].Do("DEL", "fencelock/x")
 	renewals := e[1].Calls("pexpire")
 	eventually(t, generous, "three renewals", func() bool { return e[1].Calls("pexpire") > renewals+3 })
@@ -139,6 +140,7 @@ func TestRefusalCostsOneCall(t *testing.T) {
 	e := start(t, 3)
 	l, other := dial(t, e.addrs(), fencelock.Passes(0)), dial(t, e.addrs())
 	lock := acquire(t, l, "x")
+	e.eventuallyHeld(t, "x") // else the other is accepted by a minority, and has something to give up
 	_, err := other.TryAcquire(within(t, generous), "x")
 	require.ErrorIs(t, err, fencelock.ErrHeld)
 	var held *fencelock.HeldError
