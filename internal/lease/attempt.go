@@ -164,7 +164,7 @@ func (l *Locker) settle(ctx context.Context, ln *line, a attempt, g Grant, err e
 		return l.granted(ln, a, g)
 	}
 	l.mu.Lock()
-	if !isDefinite(err) || a.queue && ctx.Err() != nil {
+	if !IsDefinite(err) || a.queue && ctx.Err() != nil {
 		l.undo(a.r)
 	}
 	v := again

@@ -113,7 +113,9 @@ func unmark(err error) error {
 	return err
 }
 
-func isDefinite(err error) bool {
+// IsDefinite reports whether err leaves nothing of its attempt at the server: a
+// refusal, or marked by Definite or Unfit.
+func IsDefinite(err error) bool {
 	var m marked
 	return errors.Is(err, fencelock.ErrHeld) || errors.As(err, &m) && m.definite
 }

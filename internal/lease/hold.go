@@ -139,8 +139,9 @@ func (l *Locker) lose(h *hold, why fencelock.LostError) {
 			go l.events.flush()
 		}
 	}
-	if why.Reason == fencelock.Expired || why.Reason == fencelock.Closed {
-		l.undo(h.r) // it may still stand at the server
+	switch why.Reason {
+	case fencelock.Expired, fencelock.Closed, fencelock.SessionGone:
+		l.undo(h.r) // it may still stand at the server, which need not have noticed
 	}
 	l.next(h.ln, false)
 }

@@ -366,11 +366,11 @@ func TestADeadAttemptIsFollowedByAFreshOne(t *testing.T) {
 }
 
 func TestErrorsKeepTheClients(t *testing.T) {
-	require.True(t, isDefinite(Definite(errBroken)))
+	require.True(t, IsDefinite(Definite(errBroken)))
 	require.False(t, isUnfit(Definite(errBroken)))
-	require.True(t, isUnfit(Unfit(errBroken)) && isDefinite(Unfit(errBroken)))
-	require.True(t, isDefinite(&fencelock.HeldError{}))
-	require.False(t, isDefinite(errBroken))
+	require.True(t, isUnfit(Unfit(errBroken)) && IsDefinite(Unfit(errBroken)))
+	require.True(t, IsDefinite(&fencelock.HeldError{}))
+	require.False(t, IsDefinite(errBroken))
 	require.Same(t, errBroken, unmark(Definite(errBroken)))
 	require.True(t, errors.Is(Definite(errBroken), errBroken))
 }
