@@ -127,6 +127,7 @@ func TestABackendsDoneTellsAllItsHolders(t *testing.T) {
 			var lost *fencelock.LostError
 			require.ErrorAs(t, k.Err(), &lost)
 			require.Equal(t, fencelock.SessionGone, lost.Reason)
+			require.Empty(t, s.holder(k.Name()), "what the server has not noticed is removed")
 		}
 	})
 }
