@@ -1,7 +1,6 @@
 package testserver
 
 import (
-	"crypto/sha256"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -85,31 +84,14 @@ var clockShim = sync.OnceValues(func() (string, error) {
 	if cc == "" {
 		return "", errors.New("install a C compiler (gcc)")
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = filepath.Join(os.TempDir(), fmt.Sprint("cache-", os.Getuid()))
-	}
-	dir := filepath.Join(cache, "fencelock")
-	sum := sha256.Sum256(clockSource)
-	lib := filepath.Join(dir, fmt.Sprintf("clock-%s-%x.so", runtime.GOARCH, sum[:8]))
-	if exists(lib) {
-		return lib, nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	// Built under another name and renamed: test binaries of other packages may do the same now.
-	build, err := os.MkdirTemp(dir, "build-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(build)
-	source, out := filepath.Join(build, "clock.c"), filepath.Join(build, "clock.so")
-	if err := os.WriteFile(source, clockSource, 0o644); err != nil {
-		return "", err
-	}
-	if msg, err := exec.Command(cc, "-shared", "-fPIC", "-O2", "-Wall", "-o", out, source).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s: %w: %s", cc, err, msg)
-	}
-	return lib, os.Rename(out, lib)
+	return cached("clock-"+runtime.GOARCH, string(clockSource), func(path string) error {
+		source := filepath.Join(filepath.Dir(path), "clock.c")
+		if err := os.WriteFile(source, clockSource, 0o644); err != nil {
+			return err
+		}
+		if msg, err := exec.Command(cc, "-shared", "-fPIC", "-O2", "-Wall", "-o", path, source).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", cc, err, msg)
+		}
+		return nil
+	})
 })

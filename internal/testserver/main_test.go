@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -31,20 +32,27 @@ func TestMain(m *testing.M) {
 		_, err = io.Copy(io.Discard, in)
 		return err
 	})
+	// The same with a PostgreSQL, whose processes it tells, paused or not.
+	RegisterWorker("postgres", func(args []string, in io.Reader, out io.Writer) error {
+		s, err := newPostgres(args[0], args[1], nil, nil)
+		if err != nil {
+			return err
+		}
+		defer s.end()
+		pids := append(children(s.PID()), s.PID())
+		if args[2] == "paused" {
+			s.mu.Lock()
+			err = s.signal(syscall.SIGSTOP)
+			s.mu.Unlock()
+		}
+		fmt.Fprintln(out, strings.Trim(fmt.Sprint(pids), "[]"))
+		_, _ = io.Copy(io.Discard, in)
+		return err
+	})
 	Main(m)
 }
 
 func pidExists(pid int) bool {
-	return exists(fmt.Sprintf("/proc/%d", pid)) && !zombie(pid)
-}
-
-func zombie(pid int) bool {
-	var name, state string
-	var id int
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return true
-	}
-	_, err = fmt.Sscan(string(b), &id, &name, &state)
-	return err == nil && state == "Z"
+	state, _ := stat(fmt.Sprintf("/proc/%d/stat", pid))
+	return state != 0 && state != 'Z'
 }

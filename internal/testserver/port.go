@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -40,6 +41,25 @@ func freePort() (int, error) {
 		return port, nil
 	}
 	return 0, errors.New("no free port found")
+}
+
+// startOnPort starts a server on a free port, and on another one if somebody else takes it first.
+func startOnPort(command func(port int) (Command, error)) (*Process, error) {
+	for attempt := 0; ; attempt++ {
+		port, err := nextPort()
+		if err != nil {
+			return nil, err
+		}
+		c, err := command(port)
+		if err != nil {
+			return nil, err
+		}
+		p, err := start(c)
+		if err == nil || attempt == 10 || !strings.Contains(err.Error(), "Address already in use") {
+			return p, err
+		}
+		_ = os.Remove(p.log)
+	}
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -25,6 +25,10 @@ type Command struct {
 	Dir           string   // working directory, and the place of the log
 	Stdin, Stdout *os.File // nil: no input, output to the log
 
+	As    *account // nil: as the test itself
+	Tree  bool     // its children are paused and killed with it
+	Ended func()   // nil, or called whenever it has been ended
+
 	// Ready is asked again and again until it returns nil. It must make sure that the answer comes from this very
 	// process (its id is given), not from another one that took the port in between. Nil: ready at once.
 	Ready func(pid int) error
@@ -42,7 +46,8 @@ type Process struct {
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
-	alive *os.File // reading end of a pipe that the process holds open as long as it lives
+	alive *os.File // reading end of a pipe that the process, and its children, hold open as long as they live
+	guard *guard   // of a Tree that is paused
 }
 
 // Start starts a process, waits until it is ready and ends it when the test ends. The log is printed if the test fails.
@@ -167,7 +172,7 @@ func (p *Process) launch() error {
 		cmd.Stdout = c.Stdout
 	}
 	cmd.ExtraFiles = []*os.File{held}
-	cmd.SysProcAttr = dieWithParent()
+	cmd.SysProcAttr = c.As.attributes()
 	if err := cmd.Start(); err != nil {
 		alive.Close()
 		return err
@@ -193,10 +198,12 @@ func (p *Process) exited(d time.Duration) bool {
 // end kills the process if it still runs.
 func (p *Process) end() {
 	p.mu.Lock()
-	cmd := p.cmd
+	running := p.alive != nil
+	if running {
+		p.kill()
+	}
 	p.mu.Unlock()
-	if cmd != nil {
-		_ = cmd.Process.Kill()
+	if running {
 		_ = p.collect()
 	}
 }
@@ -209,8 +216,12 @@ func (p *Process) collect() error {
 		return nil
 	}
 	err := p.cmd.Wait()
+	p.childrenGone()
 	p.alive.Close()
 	p.alive = nil
+	if p.command.Ended != nil {
+		p.command.Ended()
+	}
 	return err
 }
 
@@ -219,11 +230,8 @@ func (p *Process) send(s syscall.Signal) {
 	p.mine()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.cmd.Process.Signal(s); err != nil {
+	if err := p.signal(s); err != nil {
 		p.tb.Fatalf("testserver: %v to %s: %v", s, p.command.Path, err)
-	}
-	if s == syscall.SIGSTOP && !stopped(p.cmd.Process.Pid) {
-		p.tb.Fatalf("testserver: %s does not stop", p.command.Path)
 	}
 }
 

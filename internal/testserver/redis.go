@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -51,18 +50,18 @@ func startOwn(tb testing.TB, args []string, cluster bool) *Redis {
 func SharedRedis(tb testing.TB) *Redis {
 	tb.Helper()
 	if addr := os.Getenv(RedisEnv); addr != "" {
-		r := &Redis{Process: &Process{tb: tb, foreign: "it comes from " + RedisEnv}, addr: addr}
+		r := &Redis{Process: foreign(tb, RedisEnv), addr: addr}
 		if _, err := r.Try("PING"); err != nil {
 			tb.Fatalf("testserver: %s=%s: %v", RedisEnv, addr, err)
 		}
 		return r
 	}
 	path := Binary(tb, redisAdvice+" or set "+RedisEnv, "redis-server")
-	r, err := shared.redis(path)
-	if err != nil {
-		tb.Fatalf("testserver: %v", err)
-	}
-	return &Redis{Process: &Process{tb: tb, foreign: "it is shared, use StartRedis", command: r.command, log: r.log}, addr: r.addr}
+	r := share(tb, func(dir string) (*Redis, error) {
+		r := &Redis{}
+		return r, r.start(path, dir, nil, false)
+	})
+	return &Redis{Process: r.lend(tb, "StartRedis"), addr: r.addr}
 }
 
 // Addr returns host:port.
@@ -95,13 +94,8 @@ func (r *Redis) Info(section string) map[string]string {
 	return fields(r.Do("INFO", section))
 }
 
-// start tries other ports as long as somebody else takes them first.
-func (r *Redis) start(path, dir string, args []string, cluster bool) error {
-	for attempt := 0; ; attempt++ {
-		port, err := nextPort()
-		if err != nil {
-			return err
-		}
+func (r *Redis) start(path, dir string, args []string, cluster bool) (err error) {
+	r.Process, err = startOnPort(func(port int) (Command, error) {
 		r.addr = loopback(port)
 		own := []string{
 			"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
@@ -111,20 +105,15 @@ func (r *Redis) start(path, dir string, args []string, cluster bool) error {
 		if cluster {
 			bus, err := nextPort()
 			if err != nil {
-				return err
+				return Command{}, err
 			}
 			r.busPort = strconv.Itoa(bus)
 			own = append(own, "--cluster-enabled", "yes", "--cluster-port", r.busPort,
 				"--cluster-announce-ip", "127.0.0.1", "--cluster-require-full-coverage", "no")
 		}
-		r.Process, err = start(Command{
-			Path: path, Args: slices.Concat(own, args), Env: r.clock.env(), Dir: dir, Ready: r.ready,
-		})
-		if err == nil || attempt == 10 || !strings.Contains(err.Error(), "Address already in use") {
-			return err
-		}
-		_ = os.Remove(r.log)
-	}
+		return Command{Path: path, Args: slices.Concat(own, args), Env: r.clock.env(), Dir: dir, Ready: r.ready}, nil
+	})
+	return err
 }
 
 // ready asks for the process id: a server that took the port before ours would answer, too.
@@ -152,50 +141,4 @@ func fields(info any) map[string]string {
 		}
 	}
 	return m
-}
-
-// shared holds the servers that all tests of one binary use.
-var shared sharedServers
-
-type sharedServers struct {
-	mu    sync.Mutex
-	main  bool // Main runs, and will stop what is started here
-	dir   string
-	plain *Redis
-}
-
-func (s *sharedServers) redis(path string) (*Redis, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.plain != nil {
-		return s.plain, nil
-	}
-	if !s.main {
-		return nil, fmt.Errorf("a shared server needs testserver.Main in TestMain, which stops it")
-	}
-	if s.dir == "" {
-		dir, err := os.MkdirTemp("", "fencelock-")
-		if err != nil {
-			return nil, err
-		}
-		s.dir = dir
-	}
-	r := &Redis{}
-	if err := r.start(path, s.dir, nil, false); err != nil {
-		return nil, err
-	}
-	s.plain = r
-	return r, nil
-}
-
-func (s *sharedServers) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.plain != nil {
-		s.plain.end()
-		s.plain = nil
-	}
-	if s.dir != "" {
-		_ = os.RemoveAll(s.dir)
-	}
 }
