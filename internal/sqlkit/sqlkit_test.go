@@ -26,7 +26,7 @@ func TestKeysDiffer(t *testing.T) {
 	require.NotEqual(t, a.Int64(), b.Int64())
 	require.Len(t, a.Hex(), 64)
 	require.Equal(t, strings.ToLower(a.Hex()), a.Hex())
-	require.Equal(t, int64(-0x1c4f3dbc6703b6e5), KeyOf("").Int64(), "other releases must find the same lock: e3b0c442 98fc491b…")
+	require.Equal(t, int64(-0x1c4f3bbd6703e3ec), KeyOf("").Int64(), "other releases must find the same lock")
 }
 
 func TestLabelIsReadableAnywhere(t *testing.T) {
