@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/option"
 )
 
 func TestDeadlineCountsFromTheSending(t *testing.T) {
@@ -129,6 +130,33 @@ func TestABackendsDoneTellsAllItsHolders(t *testing.T) {
 			require.Equal(t, fencelock.SessionGone, lost.Reason)
 			require.Empty(t, s.holder(k.Name()), "what the server has not noticed is removed")
 		}
+	})
+}
+
+// Many holds may share a Done; the end of one is told by Lose.
+func TestADriverTellsOneHolder(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, l *Locker) {
+		a, b := acquire(t, l, "a"), acquire(t, l, "b")
+		r := a.(*handle).h.r
+		l.Lose(Request{Key: r.Key, Attempt: "another"}, fencelock.LostError{Reason: fencelock.Deleted})
+		l.Lose(Request{Key: "nobody's", Attempt: r.Attempt}, fencelock.LostError{Reason: fencelock.Deleted})
+		require.False(t, isLost(a))
+		l.Lose(r, fencelock.LostError{Reason: fencelock.Deleted})
+		require.True(t, isLost(a))
+		require.False(t, isLost(b))
+		var lost *fencelock.LostError
+		require.ErrorAs(t, a.Err(), &lost)
+		require.Equal(t, fencelock.LostError{Name: "a", Token: a.Token(), Reason: fencelock.Deleted}, *lost)
+		free(t, b)
+	})
+}
+
+func TestATTLThatIsTheSessionsIsForNewOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, l *Locker) {
+		l.def.Fix(option.TTL)
+		_, err := l.Acquire(t.Context(), "a", fencelock.TTL(l.def.TTL))
+		require.ErrorContains(t, err, "for New only")
+		free(t, acquire(t, l, "a"))
 	})
 }
 

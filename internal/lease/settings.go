@@ -54,6 +54,8 @@ func override(s option.Set, opts []fencelock.Option) (option.Set, error) {
 		return s, fmt.Errorf("option Prefix(%q) is for New only, it is %q here", s.Prefix, prefix)
 	case s.Given(option.Observe):
 		return s, errors.New("option Observe is for New only")
+	case s.Given(option.TTL) && s.Fixed(option.TTL):
+		return s, fmt.Errorf("option TTL(%v) is for New only: here it is the session's", s.TTL)
 	case s.Given(option.Own):
 		return s, errors.New("a backend's own option is for New only")
 	}

@@ -1,6 +1,22 @@
 package lease
 
-import "github.com/fencelock/fencelock"
+import (
+	"strings"
+
+	"github.com/fencelock/fencelock"
+)
+
+// Lose is for a driver that sees the end of one hold where many share a Done:
+// it tells the holder why. It does nothing if the attempt is not held, or not yet;
+// then the next renewal tells.
+func (l *Locker) Lose(r Request, why fencelock.LostError) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ln := l.lines[strings.TrimPrefix(r.Key, l.def.Prefix)]
+	if ln != nil && ln.hold != nil && ln.hold.r.Attempt == r.Attempt {
+		l.lose(ln.hold, why)
+	}
+}
 
 // watch waits for one Done channel, however many holds share it.
 type watch struct {

@@ -34,6 +34,7 @@ type Set struct {
 	Observe                any // func(context.Context, fencelock.Event), which this package cannot name
 
 	given Field
+	fixed Field       // may not be given in a call
 	own   map[any]any // a backend's own options; never changed in place, since copies of a Set share it
 }
 
@@ -42,6 +43,12 @@ func (s *Set) Give(f Field) { s.given |= f }
 
 // Given reports whether f has been given.
 func (s *Set) Given(f Field) bool { return s.given&f != 0 }
+
+// Fix makes f an option for New only.
+func (s *Set) Fix(f Field) { s.fixed |= f }
+
+// Fixed reports whether f is for New only.
+func (s *Set) Fixed(f Field) bool { return s.fixed&f != 0 }
 
 // Reset forgets what has been given but keeps the values, as the ground for a
 // call's options. A Wait stays given.
