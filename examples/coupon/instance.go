@@ -1,64 +1,39 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"syscall"
-	"time"
+
+	"github.com/fencelock/fencelock/examples/internal/child"
 )
 
 // instance is one process of the shop, seen from the parent.
 type instance struct {
-	url   string
-	cmd   *exec.Cmd
-	stdin io.Closer
-	ended chan struct{} // closed when its output has ended
+	*child.Process
+	url string
 }
-
-// stopWait bounds how long an instance may take to end by itself.
-const stopWait = 5 * time.Second
 
 // startInstance runs this program again as an instance of the shop, and waits
 // until it serves. Whenever the instance is inside its critical section it is
 // offered on inside, to whom is waiting there at that moment.
 func startInstance(c shopConfig, inside chan<- *instance) (*instance, error) {
-	program, err := os.Executable()
+	p, err := child.Start(shopEnv, c)
 	if err != nil {
 		return nil, err
 	}
-	config, err := json.Marshal(c)
-	if err != nil {
-		return nil, err
+	address, ok := p.Line()
+	if !ok {
+		return nil, errors.Join(errors.New("an instance of the shop did not start"), p.Stop())
 	}
-	i := &instance{cmd: exec.Command(program), ended: make(chan struct{})}
-	i.cmd.Env = append(os.Environ(), shopEnv+"="+string(config))
-	i.cmd.Stderr = os.Stderr
-	if i.stdin, err = i.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	stdout, err := i.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := i.cmd.Start(); err != nil {
-		return nil, err
-	}
-	lines := bufio.NewScanner(stdout)
-	if !lines.Scan() {
-		_ = i.cmd.Process.Kill()
-		return nil, fmt.Errorf("an instance of the shop did not start: %w", errors.Join(lines.Err(), i.cmd.Wait()))
-	}
-	i.url = "http://" + lines.Text()
+	i := &instance{p, "http://" + address}
 	go func() {
-		defer close(i.ended)
-		for lines.Scan() {
-			if lines.Text() != working {
+		for {
+			line, ok := i.Line()
+			if !ok {
+				return
+			}
+			if line != working {
 				continue
 			}
 			select {
@@ -68,15 +43,6 @@ func startInstance(c shopConfig, inside chan<- *instance) (*instance, error) {
 		}
 	}()
 	return i, nil
-}
-
-// pause stops the process, with its renewals and all, for d.
-func (i *instance) pause(d time.Duration) error {
-	if err := i.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	time.Sleep(d)
-	return i.cmd.Process.Signal(syscall.SIGCONT)
 }
 
 // tokenTimes returns how many microseconds each token took that the instance
@@ -89,13 +55,4 @@ func (i *instance) tokenTimes(client *http.Client) (micros []int64, err error) {
 	defer r.Body.Close()
 	err = json.NewDecoder(r.Body).Decode(&micros)
 	return micros, err
-}
-
-// stop ends the process.
-func (i *instance) stop() error {
-	_ = i.stdin.Close()
-	kill := time.AfterFunc(stopWait, func() { _ = i.cmd.Process.Kill() })
-	defer kill.Stop()
-	<-i.ended
-	return i.cmd.Wait()
 }

@@ -17,12 +17,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+
+	"github.com/fencelock/fencelock/examples/internal/child"
 )
 
 func main() {
-	if config, ok := os.LookupEnv(shopEnv); ok {
-		os.Exit(runShop(config))
-	}
+	child.Main(shopEnv, runShop)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	s, err := parse(os.Args[1:], os.Stderr)

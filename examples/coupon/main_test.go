@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/fencelock/fencelock/examples/internal/child"
 )
 
 func TestMain(m *testing.M) {
-	if config, ok := os.LookupEnv(shopEnv); ok {
-		os.Exit(runShop(config))
-	}
+	child.Main(shopEnv, runShop)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		removePrograms()
 		os.Exit(code)

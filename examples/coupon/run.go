@@ -77,7 +77,7 @@ func (r *run) openShops() error {
 
 func (r *run) closeShops() (err error) {
 	for _, shop := range r.shops {
-		err = errors.Join(err, shop.stop())
+		err = errors.Join(err, shop.Stop())
 	}
 	return err
 }

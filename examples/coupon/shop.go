@@ -6,16 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/examples/internal/child"
 )
 
 // shopConfig is what an instance of the shop is told, as JSON in the environment
@@ -40,21 +38,14 @@ const (
 	connectWait = 10 * time.Second
 )
 
-// runShop is the main function of an instance. It prints its address, serves
-// until its standard input ends, as it does when the parent process dies, and
-// returns the exit status.
-func runShop(config string) int {
-	signal.Ignore(os.Interrupt) // Ctrl-C is the parent's, which ends us
+// runShop is the main function of an instance. It prints its address and serves
+// until the parent process says so or dies.
+func runShop(config []byte) error {
 	var c shopConfig
-	err := json.Unmarshal([]byte(config), &c)
-	if err == nil {
-		err = serveShop(c)
+	if err := json.Unmarshal(config, &c); err != nil {
+		return err
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "coupon shop:", err)
-		return 1
-	}
-	return 0
+	return serveShop(c)
 }
 
 func serveShop(c shopConfig) error {
@@ -98,7 +89,7 @@ func serveShop(c shopConfig) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	fmt.Println(listener.Addr())
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	child.Orphaned()
 	_ = server.Close()
 	<-served
 	return nil

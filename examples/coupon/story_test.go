@@ -103,9 +103,7 @@ func TestPhantomsComeBackWhenTheFenceAdmitsAll(t *testing.T) {
 
 func TestRealServers(t *testing.T) {
 	testserver.Binary(t, "install redis-server", "redis-server")
-	if _, err := findPostgres("initdb"); err != nil {
-		testserver.Missing(t, "%v", err)
-	}
+	testserver.PostgresProgram(t)
 	rows, status := tell(t, program(t, ""), "-real", "-d", "3s")
 	requireRight(t, rows)
 	require.Zero(t, status)

@@ -38,7 +38,7 @@ func StartPostgres(tb testing.TB, settings ...string) *Postgres {
 // startOwnPostgres calls prepare, if not nil, with the data directory before the server starts.
 func startOwnPostgres(tb testing.TB, prepare func(*account, string) error, settings []string) *Postgres {
 	tb.Helper()
-	program := postgresProgram(tb, postgresAdvice)
+	program := PostgresProgram(tb)
 	s, err := newPostgres(program, tempDir(tb), prepare, settings)
 	if err != nil {
 		tb.Fatalf("testserver: %v", err)
@@ -169,6 +169,12 @@ func removeSharedMemory(data string) {
 			_ = exec.Command("ipcrm", "-m", words[1]).Run() // gone already, or not ours: nothing to do
 		}
 	}
+}
+
+// PostgresProgram returns the path of the installed postgres. Without one the test is skipped as by Missing.
+func PostgresProgram(tb testing.TB) string {
+	tb.Helper()
+	return postgresProgram(tb, postgresAdvice)
 }
 
 // postgresProgram looks in PATH and where Debian keeps the newest version.

@@ -135,7 +135,7 @@ func TestKilledPostgresKeepsWhatWasCommitted(t *testing.T) {
 func TestPostgresDiesWithItsTestProcess(t *testing.T) {
 	for _, how := range []string{"running", "paused"} {
 		dir := tempDir(t)
-		w := StartWorker(t, "postgres", postgresProgram(t, postgresAdvice), dir, how)
+		w := StartWorker(t, "postgres", PostgresProgram(t), dir, how)
 		words := strings.Fields(w.Line())
 		require.Greater(t, len(words), 4)
 		w.Kill()
