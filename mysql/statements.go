@@ -1,0 +1,134 @@
+package mysql
+
+import (
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/sqlkit"
+)
+
+// The statements. In them stand
+//
+//	$locks $rows $fences  tables
+//	$key $name            of the lock
+//	$attempt $ttl         of a lease, microseconds
+//	$min $n               least token, and how many
+//	$token                presented, or to be set
+//	$now                  the server's clock in microseconds, in UTC whatever the session's zone is, one value per statement
+//	$first $last          the block to be minted from token, the counter
+//
+// A statement that changes a row says so by LAST_INSERT_ID(…), and gives the
+// block, in one word: the last token and, in the low 12 bits, how many come
+// before it. No expression reads a column that was assigned before it, since
+// MariaDB's sql_mode decides whether it would see the old or the new value.
+const (
+	clock = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+	last  = "(GREATEST(token, $min, $now - 1) + 1)"
+	first = "IF(token = 0, $last, GREATEST(token, $min, $now - $n) + 1)"
+	start = "(GREATEST($min, $now - 1) + 1)" // the block of a new counter
+	may   = "$min <= GREATEST(token, $now) + $day AND GREATEST(token, $min, $now) < $top"
+
+	// Locks: the lease.
+
+	takeSQL = `UPDATE $locks SET
+ last_token = IF(owner <=> $attempt, last_token, $last),
+ first_token = IF(owner <=> $attempt, first_token, $first),
+ expires_at = $now + $ttl,
+ token = IF(owner <=> $attempt, token + LAST_INSERT_ID(last_token << 12 | last_token - first_token) * 0, LAST_INSERT_ID($last << 12 | $last - $first) >> 12),
+ owner = $attempt
+WHERE lock_key = $key AND (owner IS NULL OR owner = $attempt OR expires_at <= $now)
+ AND NOT (released <=> $attempt) AND NOT FIND_IN_SET($attempt, dead) AND ` + may
+
+	takeNewSQL = `INSERT INTO $locks (lock_key, name, token, first_token, last_token, owner, expires_at)
+VALUES ($key, $name, LAST_INSERT_ID($start << 12) >> 12, $start, $start, $attempt, $now + $ttl)
+ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`
+
+	renewSQL = `UPDATE $locks SET expires_at = LAST_INSERT_ID($now + $ttl)
+WHERE lock_key = $key AND owner = $attempt AND expires_at > $now`
+
+	releaseSQL = `UPDATE $locks SET expires_at = LAST_INSERT_ID($now), released = $attempt, owner = NULL
+WHERE lock_key = $key AND owner = $attempt`
+
+	// The upsert leaves the attempt's tombstone even where no row is yet.
+	undoSQL = `INSERT INTO $locks (lock_key, name, expires_at, dead) VALUES ($key, $name, $now, $attempt)
+ON DUPLICATE KEY UPDATE
+ dead = IF(FIND_IN_SET($attempt, dead), dead, SUBSTRING_INDEX(CONCAT_WS(',', $attempt, NULLIF(dead, '')), ',', 32)),
+ expires_at = IF(owner <=> $attempt, $now, expires_at),
+ owner = IF(owner <=> $attempt, NULL, owner)`
+
+	// A row in any case, for the sake of the clock.
+	lookSQL = `SELECT $now, token IS NOT NULL, COALESCE(token, 0), COALESCE(first_token, 0), COALESCE(owner, ''),
+ COALESCE(expires_at, 0), COALESCE(released <=> $attempt, 0), COALESCE(FIND_IN_SET($attempt, dead), 0)
+FROM (SELECT 1 AS one) AS one LEFT JOIN $locks ON lock_key = $key`
+
+	heldSQL = `SELECT LOWER(HEX(lock_key)) FROM $locks
+WHERE lock_key IN ($keys) AND owner IS NOT NULL AND expires_at > $now`
+
+	// Locks: the counter of tokens.
+
+	mintSQL = `UPDATE $locks SET
+ last_token = $last,
+ first_token = $first,
+ token = LAST_INSERT_ID($last << 12 | $last - $first) >> 12
+WHERE lock_key = $key AND ` + may
+
+	mintNewSQL = `INSERT INTO $locks (lock_key, name, token, first_token, last_token, expires_at)
+VALUES ($key, $name, LAST_INSERT_ID($start << 12) >> 12, $start, $start, $now)
+ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`
+
+	setSQL = `UPDATE $locks SET token = LAST_INSERT_ID($token) WHERE lock_key = $key AND token = $min`
+
+	setNewSQL = `INSERT INTO $locks (lock_key, name, token, expires_at) VALUES ($key, $name, LAST_INSERT_ID($token), $now)
+ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`
+)
+
+// maxBlock is as many tokens as fit into the low bits of the word.
+const maxBlock = 1 << 12
+
+// maxToken is the greatest token that fits into the rest of the word. The clock
+// is there in the year 2112.
+const maxToken = 1<<52 - 1
+
+var formulas = strings.NewReplacer(
+	"$last", last, "$first", strings.ReplaceAll(first, "$last", last), "$start", start,
+)
+
+// values fill a statement in.
+type values struct {
+	key     sqlkit.Key
+	name    string // prefix + name
+	attempt string
+	ttl     time.Duration
+	min     fencelock.Token
+	n       int
+	token   fencelock.Token
+	keys    []sqlkit.Key
+}
+
+// text returns the statement with everything in its place.
+func (t tables) text(statement string, v values) string {
+	var keys []string
+	for _, k := range v.keys {
+		keys = append(keys, literal(k))
+	}
+	return strings.NewReplacer(
+		"$locks", t.locks, "$rows", t.rows, "$fences", t.fences, "$now", clock,
+		"$keys", strings.Join(keys, ","), "$key", literal(v.key), "$name", ascii(sqlkit.Label(v.name)), "$attempt", ascii(v.attempt),
+		"$ttl", strconv.FormatInt(v.ttl.Microseconds(), 10),
+		"$min", v.min.String(), "$n", strconv.Itoa(min(max(1, v.n), maxBlock)), "$token", v.token.String(),
+		"$day", strconv.Itoa(sqlkit.Day), "$top", strconv.Itoa(maxToken-1),
+	).Replace(formulas.Replace(statement))
+}
+
+func literal(k sqlkit.Key) string { return "x'" + k.Hex() + "'" }
+
+// ascii is a string in SQL, safe and the same under every sql_mode.
+func ascii(s string) string {
+	if strings.Trim(s, "0123456789abcdef") == "" {
+		return "'" + s + "'"
+	}
+	return "_ascii x'" + hex.EncodeToString([]byte(s)) + "'"
+}
