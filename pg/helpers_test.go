@@ -1,0 +1,123 @@
+package pg_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testserver"
+	"github.com/fencelock/fencelock/pg"
+)
+
+// database returns a database of the test's own with the tables, on the server
+// that all tests share.
+func database(t testing.TB) *testserver.Postgres {
+	t.Helper()
+	s := testserver.SharedPostgres(t).NewDatabase(t)
+	migrate(t, s)
+	return s
+}
+
+func migrate(t testing.TB, s *testserver.Postgres) {
+	t.Helper()
+	require.NoError(t, pg.Migrate(long(t), connect(t, s.URL())))
+}
+
+// connect returns a pool that ends with the test.
+func connect(t testing.TB, url string, set ...func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	require.NoError(t, err)
+	config.MaxConns = 16
+	config.ConnConfig.ConnectTimeout = 2 * time.Second
+	for _, f := range set {
+		f(config)
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// param sets a parameter of the pool's sessions.
+func param(name, value string) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams[name] = value }
+}
+
+func execMode(m pgx.QueryExecMode) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = m }
+}
+
+// traced counts the statements of a pool, and of connections made after it.
+func traced(n *atomic.Int64) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.ConnConfig.Tracer = tracer{n} }
+}
+
+type tracer struct{ n *atomic.Int64 }
+
+func (t tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	t.n.Add(1)
+	return ctx
+}
+
+func (tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// open returns a Locker of leases that is closed with the test.
+func open(t testing.TB, pool *pgxpool.Pool, opts ...fencelock.Option) *pg.Locker {
+	t.Helper()
+	l, err := pg.NewLease(pool, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if err := l.Close(long(t)); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return l
+}
+
+// long is a ctx that outlasts whatever a slow machine makes of the test.
+func long(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func acquire(t testing.TB, l fencelock.Locker, name string, opts ...fencelock.Option) fencelock.Lock {
+	t.Helper()
+	lock, err := l.Acquire(long(t), name, opts...)
+	require.NoError(t, err)
+	return lock
+}
+
+func release(t testing.TB, lock fencelock.Lock) {
+	t.Helper()
+	require.NoError(t, lock.Release(long(t)))
+}
+
+// cycle acquires and releases name and returns the token.
+func cycle(t testing.TB, l fencelock.Locker, name string, opts ...fencelock.Option) fencelock.Token {
+	t.Helper()
+	lock := acquire(t, l, name, opts...)
+	release(t, lock)
+	return lock.Token()
+}
+
+func eventually(t testing.TB, f func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, f, 20*time.Second, 5*time.Millisecond, what)
+}
+
+// begin returns a transaction that ends with the test at the latest.
+func begin(t testing.TB, pool *pgxpool.Pool, opts ...pgx.TxOptions) pgx.Tx {
+	t.Helper()
+	tx, err := pool.BeginTx(long(t), append(opts, pgx.TxOptions{})[0])
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}

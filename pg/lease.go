@@ -1,0 +1,230 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/lease"
+	"github.com/fencelock/fencelock/internal/option"
+	"github.com/fencelock/fencelock/internal/sqlkit"
+)
+
+// NewLease returns a Locker whose locks are rows with an expiry. An acquire is
+// one statement and one commit through the pool, and so is a release; a holder
+// keeps no connection. It works behind poolers such as PgBouncer in transaction
+// mode, where it polls.
+//
+// Elsewhere waiting processes are woken by NOTIFY, for which a Locker opens one
+// connection of its own with its first waiter, outside the pool, and keeps it
+// until it is idle. A release that nobody waits for sends none.
+//
+// It sends nothing yet: missing tables and a read-only server show with the first
+// use. A pool with MaxConns 1 is refused.
+func NewLease(pool *pgxpool.Pool, opts ...fencelock.Option) (*Locker, error) {
+	return newLocker("NewLease", pool, opts, func(d *database, _ option.Set) (style, error) {
+		return newLeases(d), nil
+	})
+}
+
+// leases is the driver. It implements lease.Waker and lease.Idler by its
+// listener.
+type leases struct {
+	db *database
+	*listener
+}
+
+func newLeases(d *database) *leases { return &leases{d, newListener(d)} }
+
+// races is how often an attempt looks again after somebody got in between its
+// look and its write.
+const races = 10
+
+// Try implements lease.Driver.
+func (l *leases) Try(ctx context.Context, r lease.Request) (lease.Grant, error) {
+	if r.Min == math.MaxInt64 {
+		return lease.Grant{}, sqlkit.Exhausted(r.Min)
+	}
+	for range races {
+		a, err := l.acquire(ctx, r)
+		if code(err) == outOfRange {
+			return lease.Grant{}, sqlkit.Exhausted(r.Min)
+		} else if err != nil {
+			return lease.Grant{}, definite(err)
+		}
+		switch ttl := time.Duration(micros(r.TTL)) * time.Microsecond; {
+		case a.first != nil:
+			return lease.Grant{First: *a.first, Last: *a.last, Since: a.sent, TTL: ttl}, nil
+		case a.dead:
+			return lease.Grant{}, &fencelock.LostError{Reason: fencelock.Deleted}
+		case a.mine && a.left > 0: // a duplicate of it has been here; part of the TTL is gone
+			return lease.Grant{First: a.seenFirst, Last: a.seenLast, Since: a.sent.Add(fromMicros(a.left) - ttl), TTL: ttl}, nil
+		case a.left > 0:
+			return lease.Grant{}, &fencelock.HeldError{For: fromMicros(a.left)}
+		case int64(r.Min)-sqlkit.Day > max(a.counter, a.now):
+			return lease.Grant{}, sqlkit.Ahead(r.Min, max(a.counter, a.now))
+		}
+	}
+	return lease.Grant{}, &fencelock.HeldError{}
+}
+
+// answer is what acquire.sql says: what was got, and what was seen before.
+type answer struct {
+	sent                time.Time
+	first, last         *fencelock.Token // nil: not granted
+	now, counter        int64
+	mine                bool
+	seenFirst, seenLast fencelock.Token
+	left                int64
+	dead                bool
+}
+
+func (l *leases) acquire(ctx context.Context, r lease.Request) (a answer, err error) {
+	id := sqlkit.KeyOf(r.Key)
+	args := []any{id[:], sqlkit.Label(r.Key), r.Attempt, micros(r.TTL), int64(r.Min) + 1, max(1, r.Tokens())}
+	a.sent, err = l.db.row(ctx, l.db.t.sql("acquire.sql"), args,
+		&a.first, &a.last, &a.now, &a.counter, &a.mine, &a.seenFirst, &a.seenLast, &a.left, &a.dead)
+	return a, err
+}
+
+// batch is how many renewals share a statement: what was confirmed before a time-out counts.
+const batch = 500
+
+// Renew implements lease.Driver.
+func (l *leases) Renew(ctx context.Context, rs []lease.Request, gs []lease.Grant, errs []error) {
+	for start := 0; start < len(rs); start += batch {
+		end := min(start+batch, len(rs))
+		err := l.renew(ctx, rs[start:end], gs[start:end], errs[start:end])
+		for i := start; err != nil && i < end; i++ {
+			errs[i] = err
+		}
+	}
+}
+
+var errBusy = errors.New("the row is locked by another transaction just now")
+
+func (l *leases) renew(ctx context.Context, rs []lease.Request, gs []lease.Grant, errs []error) error {
+	keys, attempts, ttls := make([][]byte, len(rs)), make([]string, len(rs)), make([]int64, len(rs))
+	for i, r := range rs {
+		id := sqlkit.KeyOf(r.Key)
+		keys[i], attempts[i], ttls[i] = id[:], r.Attempt, micros(r.TTL)
+	}
+	return l.db.with(ctx, func(c *pgx.Conn, mode []any) error {
+		sent := time.Now()
+		rows, err := c.Query(ctx, l.db.t.sql("renew.sql"), append(slices.Clone(mode), keys, attempts, ttls)...)
+		if err != nil {
+			return err
+		}
+		seen, err := pgx.CollectRows(rows, pgx.RowToStructByPos[renewal])
+		if err == nil && len(seen) != len(rs) {
+			err = fmt.Errorf("%d answers to %d renewals", len(seen), len(rs))
+		}
+		if err != nil {
+			return err
+		}
+		for i, s := range seen {
+			if errs[i] = s.err(); errs[i] == nil {
+				gs[i].Since, gs[i].TTL = sent, fromMicros(ttls[i])
+			}
+		}
+		return nil
+	})
+}
+
+// renewal is what renew.sql says of one hold.
+type renewal struct{ Done, Exists, Owned, Mine, Live bool }
+
+func (r renewal) err() error {
+	switch {
+	case r.Done:
+		return nil
+	case !r.Exists, !r.Owned:
+		return &fencelock.LostError{Reason: fencelock.Deleted}
+	case !r.Mine:
+		return &fencelock.LostError{Reason: fencelock.Taken}
+	case !r.Live:
+		return &fencelock.LostError{Reason: fencelock.Expired}
+	}
+	return errBusy
+}
+
+// Release implements lease.Driver.
+func (l *leases) Release(ctx context.Context, r lease.Request, _ lease.Grant) error {
+	id := sqlkit.KeyOf(r.Key)
+	var told *bool
+	_, err := l.db.row(ctx, l.db.t.sql("release.sql"), []any{id[:], r.Attempt}, &told)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	v, err := l.look(ctx, r.Key)
+	switch {
+	case err != nil:
+		return err
+	case v.released != nil && sameAttempt(*v.released, r.Attempt):
+		return nil // an earlier release whose reply was lost
+	case v.owner != nil && sameAttempt(*v.owner, r.Attempt):
+		return errBusy // it cannot have come back; look again
+	case v.owner != nil:
+		return &fencelock.LostError{Reason: fencelock.Taken}
+	}
+	return &fencelock.LostError{Reason: fencelock.Deleted}
+}
+
+// sameAttempt compares an attempt with what the server makes of it, which is
+// grouped by hyphens.
+func sameAttempt(uuid, attempt string) bool {
+	if len(uuid) != 36 {
+		return false
+	}
+	return uuid[:8]+uuid[9:13]+uuid[14:18]+uuid[19:23]+uuid[24:] == attempt
+}
+
+// Undo implements lease.Driver. The tombstone that it leaves is what an attempt
+// finds that is still on its way or waits for the row.
+func (l *leases) Undo(ctx context.Context, r lease.Request) error {
+	id := sqlkit.KeyOf(r.Key)
+	var told *bool
+	_, err := l.db.row(ctx, l.db.t.sql("undo.sql"), []any{id[:], sqlkit.Label(r.Key), r.Attempt}, &told)
+	return err
+}
+
+func (l *leases) look(ctx context.Context, key string) (v view, err error) {
+	err = l.db.with(ctx, func(c *pgx.Conn, mode []any) error {
+		v, err = lookAt(ctx, c, l.db.t, key, mode...)
+		return err
+	})
+	return v, err
+}
+
+// free implements style.
+func (l *leases) free(ctx context.Context, keys []string) (int, error) {
+	ids := make([][]byte, len(keys))
+	for i, key := range keys {
+		id := sqlkit.KeyOf(key)
+		ids[i] = id[:]
+	}
+	var place int
+	_, err := l.db.row(ctx, l.db.t.sql("free.sql"), []any{ids}, &place)
+	return place - 1, err
+}
+
+// status implements style.
+func (l *leases) status(ctx context.Context, key string) (fencelock.Status, error) {
+	v, err := l.look(ctx, key)
+	s := fencelock.Status{Token: fencelock.Token(v.counter), Waiters: -1}
+	if v.held() {
+		s.Held, s.Token, s.For = true, v.first, fromMicros(v.left)
+	}
+	return s, err
+}
+
+func micros(d time.Duration) int64 { return d.Microseconds() }
+
+func fromMicros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
