@@ -13,7 +13,7 @@ func (p pool) column(ctx context.Context, text string) (all []string, err error)
 		all = nil
 		rows, err := p.db.QueryContext(ctx, text)
 		if err != nil {
-			return explain(err)
+			return failure(ctx, err)
 		}
 		defer rows.Close()
 		for rows.Next() {
@@ -23,7 +23,7 @@ func (p pool) column(ctx context.Context, text string) (all []string, err error)
 			}
 			all = append(all, s)
 		}
-		return explain(rows.Err())
+		return failure(ctx, rows.Err())
 	})
 	return all, err
 }

@@ -26,7 +26,7 @@ func TestLeaseConformanceWithFoundRows(t *testing.T) {
 
 // backend is one style on a server of its own.
 func backend(t *testing.T, style string, set func(*driver.Config)) locktest.Backend {
-	server := testserver.StartMariaDB(t)
+	server := testserver.StartMariaDB(t, "--max-connections=3000", "--log-warnings=0")
 	migrate(t, server)
 	unmigrated := server.NewDatabase(t)
 	open := func(t testing.TB, dsn string, opts []fencelock.Option) locktest.Locker {

@@ -2,6 +2,8 @@ package mysql
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"sync"
 	"time"
 
@@ -16,16 +18,31 @@ import (
 type leases struct {
 	tables
 	pool
+	id   string // of this Locker
+	poll struct{ min, max time.Duration }
+	jobs jobs
 }
 
-func request(r lease.Request) values {
-	return values{key: sqlkit.KeyOf(r.Key), name: r.Key, attempt: r.Attempt, ttl: r.TTL, min: r.Min}
+func newLeases(s settings) style {
+	d := &leases{tables: s.tables, pool: s.pool, id: randomID()}
+	d.poll.min, d.poll.max = s.BackoffMin, s.BackoffMax
+	return d
+}
+
+func randomID() string {
+	var id [16]byte
+	rand.Read(id[:])
+	return hex.EncodeToString(id[:])
+}
+
+func (d *leases) request(r lease.Request) values {
+	return values{key: sqlkit.KeyOf(r.Key), name: r.Key, attempt: r.Attempt, ttl: r.TTL, min: r.Min, locker: d.id}
 }
 
 // Try implements lease.Driver. The server counts the TTL from the beginning of
 // the statement, also if it then waited for the row.
 func (d *leases) Try(ctx context.Context, r lease.Request) (lease.Grant, error) {
-	v := request(r)
+	v := d.request(r)
 	v.n = r.Tokens()
 	g, err := d.grant(ctx, d.pool, takeSQL, takeNewSQL, v, func(s state) error {
 		switch {
@@ -33,6 +50,8 @@ func (d *leases) Try(ctx context.Context, r lease.Request) (lease.Grant, error) 
 			return &fencelock.LostError{Reason: fencelock.Deleted}
 		case s.held() && s.owner != r.Attempt:
 			return &fencelock.HeldError{For: s.left()}
+		case s.locker == d.id && s.waiting > s.now:
+			return &fencelock.HeldError{For: time.Duration(s.waiting-s.now) * time.Microsecond}
 		}
 		return nil
 	})
@@ -70,7 +89,7 @@ func (d *leases) renew(ctx context.Context, r lease.Request, since time.Time) (t
 	if err := ctx.Err(); err != nil {
 		return since, err
 	}
-	v, sent := request(r), time.Now()
+	v, sent := d.request(r), time.Now()
 	switch word, err := d.exec(ctx, d.text(renewSQL, v)); {
 	case err != nil:
 		return since, err
@@ -96,7 +115,7 @@ func (d *leases) lost(ctx context.Context, v values) error {
 
 // Release implements lease.Driver.
 func (d *leases) Release(ctx context.Context, r lease.Request, _ lease.Grant) error {
-	v := request(r)
+	v := d.request(r)
 	word, err := d.exec(ctx, d.text(releaseSQL, v))
 	if err != nil || word != 0 {
 		return err
@@ -110,6 +129,6 @@ func (d *leases) Release(ctx context.Context, r lease.Request, _ lease.Grant) er
 // Undo implements lease.Driver. When a ctx ends, the connection is closed and
 // the server may carry out the statement much later: the tombstone refuses it.
 func (d *leases) Undo(ctx context.Context, r lease.Request) error {
-	_, err := d.exec(ctx, d.text(undoSQL, request(r)))
+	_, err := d.exec(ctx, d.text(undoSQL, d.request(r)))
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"os"
 	"testing"
+	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
@@ -48,7 +49,8 @@ func dial(t testing.TB, dsn string, set ...func(*driver.Config)) *sql.DB {
 	connector, err := driver.NewConnector(c)
 	require.NoError(t, err)
 	db := sql.OpenDB(connector)
-	db.SetMaxIdleConns(20) // the tests of contention would open a connection for each statement
+	db.SetMaxIdleConns(20) // else the tests of contention open a connection for each statement
+	db.SetConnMaxIdleTime(time.Second)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }

@@ -76,7 +76,7 @@ type style interface {
 // transaction locks it, the holder is told that the lock is lost when its TTL
 // ends.
 func NewLease(db *sql.DB, opts ...fencelock.Option) (*Locker, error) {
-	return open("NewLease", db, opts, func(s settings) style { return &leases{s.tables, s.pool} })
+	return open("NewLease", db, opts, newLeases)
 }
 
 type settings struct {

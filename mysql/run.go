@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/fencelock/fencelock/internal/sqlkit"
 )
@@ -27,10 +28,29 @@ type querier interface {
 func exec(ctx context.Context, q querier, text string) (uint64, error) {
 	res, err := q.ExecContext(ctx, text)
 	if err != nil {
-		return 0, explain(err)
+		return 0, failure(ctx, err)
 	}
 	id, err := res.LastInsertId()
 	return uint64(id), err
+}
+
+func row(ctx context.Context, q querier, text string, dest ...any) error {
+	return failure(ctx, q.QueryRowContext(ctx, text).Scan(dest...))
+}
+
+// failure is what a caller is told: ctx's error if it has ended. A dialer that
+// has ctx's deadline may notice before ctx does.
+func failure(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return explain(err)
 }
 
 // pool runs statements that commit by themselves, on any connection.
@@ -46,7 +66,7 @@ func (p pool) exec(ctx context.Context, text string) (word uint64, err error) {
 
 func (p pool) row(ctx context.Context, text string, dest ...any) error {
 	return sqlkit.Retry(ctx, again, func() error {
-		return explain(p.db.QueryRowContext(ctx, text).Scan(dest...))
+		return row(ctx, p.db, text, dest...)
 	})
 }
 
@@ -57,5 +77,5 @@ type inTx struct{ tx *sql.Tx }
 func (t inTx) exec(ctx context.Context, text string) (uint64, error) { return exec(ctx, t.tx, text) }
 
 func (t inTx) row(ctx context.Context, text string, dest ...any) error {
-	return explain(t.tx.QueryRowContext(ctx, text).Scan(dest...))
+	return row(ctx, t.tx, text, dest...)
 }

@@ -15,6 +15,7 @@ import (
 //	$locks $rows $fences  tables
 //	$key $name            of the lock
 //	$attempt $ttl         of a lease, microseconds
+//	$locker $pause        who asks, and how often, microseconds
 //	$min $n               least token, and how many
 //	$token                presented, or to be set
 //	$now                  the server's clock in microseconds, in UTC whatever the session's zone is, one value per statement
@@ -29,6 +30,7 @@ const (
 	last  = "(GREATEST(token, $min, $now - 1) + 1)"
 	first = "IF(token = 0, $last, GREATEST(token, $min, $now - $n) + 1)"
 	start = "(GREATEST($min, $now - 1) + 1)" // the block of a new counter
+	free  = "(owner IS NULL OR owner = $attempt OR expires_at <= $now) AND NOT (locker <=> $locker AND waiting_until > $now)"
 	may   = "$min <= GREATEST(token, $now) + $day AND GREATEST(token, $min, $now) < $top"
 
 	// Locks: the lease.
@@ -38,12 +40,14 @@ const (
  first_token = IF(owner <=> $attempt, first_token, $first),
  expires_at = $now + $ttl,
  token = IF(owner <=> $attempt, token + LAST_INSERT_ID(last_token << 12 | last_token - first_token) * 0, LAST_INSERT_ID($last << 12 | $last - $first) >> 12),
+ locker = $locker,
+ waiting_until = 0,
  owner = $attempt
-WHERE lock_key = $key AND (owner IS NULL OR owner = $attempt OR expires_at <= $now)
+WHERE lock_key = $key AND ` + free + `
  AND NOT (released <=> $attempt) AND NOT FIND_IN_SET($attempt, dead) AND ` + may
 
-	takeNewSQL = `INSERT INTO $locks (lock_key, name, token, first_token, last_token, owner, expires_at)
-VALUES ($key, $name, LAST_INSERT_ID($start << 12) >> 12, $start, $start, $attempt, $now + $ttl)
+	takeNewSQL = `INSERT INTO $locks (lock_key, name, token, first_token, last_token, owner, locker, expires_at)
+VALUES ($key, $name, LAST_INSERT_ID($start << 12) >> 12, $start, $start, $attempt, $locker, $now + $ttl)
 ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`
 
 	renewSQL = `UPDATE $locks SET expires_at = LAST_INSERT_ID($now + $ttl)
@@ -59,9 +63,18 @@ ON DUPLICATE KEY UPDATE
  expires_at = IF(owner <=> $attempt, $now, expires_at),
  owner = IF(owner <=> $attempt, NULL, owner)`
 
+	// Keeps the Locker that has the lease from taking it again before another one
+	// has asked.
+	waitSQL = `UPDATE $locks SET waiting_until = $now + 2 * $pause
+WHERE lock_key = $key AND owner IS NOT NULL AND NOT (locker <=> $locker) AND waiting_until < $now + $pause`
+
+	pollSQL = `SELECT COALESCE(MAX(token), 0), COALESCE(MAX(NOT (` + free + `)), 0), COALESCE(MAX(waiting_until), 0) - $now
+FROM $locks WHERE lock_key = $key`
+
 	// A row in any case, for the sake of the clock.
 	lookSQL = `SELECT $now, token IS NOT NULL, COALESCE(token, 0), COALESCE(first_token, 0), COALESCE(owner, ''),
- COALESCE(expires_at, 0), COALESCE(released <=> $attempt, 0), COALESCE(FIND_IN_SET($attempt, dead), 0)
+ COALESCE(expires_at, 0), COALESCE(released <=> $attempt, 0), COALESCE(FIND_IN_SET($attempt, dead), 0) > 0,
+ COALESCE(locker, ''), COALESCE(waiting_until, 0)
 FROM (SELECT 1 AS one) AS one LEFT JOIN $locks ON lock_key = $key`
 
 	heldSQL = `SELECT LOWER(HEX(lock_key)) FROM $locks
@@ -102,6 +115,8 @@ type values struct {
 	name    string // prefix + name
 	attempt string
 	ttl     time.Duration
+	locker  string
+	pause   time.Duration
 	min     fencelock.Token
 	n       int
 	token   fencelock.Token
@@ -118,6 +133,7 @@ func (t tables) text(statement string, v values) string {
 		"$locks", t.locks, "$rows", t.rows, "$fences", t.fences, "$now", clock,
 		"$keys", strings.Join(keys, ","), "$key", literal(v.key), "$name", ascii(sqlkit.Label(v.name)), "$attempt", ascii(v.attempt),
 		"$ttl", strconv.FormatInt(v.ttl.Microseconds(), 10),
+		"$locker", ascii(v.locker), "$pause", strconv.FormatInt(v.pause.Microseconds(), 10),
 		"$min", v.min.String(), "$n", strconv.Itoa(min(max(1, v.n), maxBlock)), "$token", v.token.String(),
 		"$day", strconv.Itoa(sqlkit.Day), "$top", strconv.Itoa(maxToken-1),
 	).Replace(formulas.Replace(statement))

@@ -20,12 +20,14 @@ type state struct {
 	expires     int64
 	wasReleased bool // the attempt asked about
 	isDead      bool
+	locker      string // that has or had the lease
+	waiting     int64  // until when it is for others
 }
 
 // look reads without waiting for anybody's row lock.
 func (t tables) look(ctx context.Context, r runner, v values) (s state, err error) {
 	err = r.row(ctx, t.text(lookSQL, v),
-		&s.now, &s.exists, &s.token, &s.first, &s.owner, &s.expires, &s.wasReleased, &s.isDead)
+		&s.now, &s.exists, &s.token, &s.first, &s.owner, &s.expires, &s.wasReleased, &s.isDead, &s.locker, &s.waiting)
 	return s, err
 }
 
