@@ -29,7 +29,7 @@ import (
 // It sends nothing yet: missing tables and a read-only server show with the first
 // use. A pool with MaxConns 1 is refused.
 func NewLease(pool *pgxpool.Pool, opts ...fencelock.Option) (*Locker, error) {
-	return newLocker("NewLease", pool, opts, func(d *database, _ option.Set) (style, error) {
+	return newLocker("NewLease", pool, opts, func(d *database, _ *option.Set) (style, error) {
 		return newLeases(d), nil
 	})
 }

@@ -70,7 +70,7 @@ type style interface {
 // newLocker makes a Locker of the style that the constructor what returns from
 // make.
 func newLocker(
-	what string, pool *pgxpool.Pool, opts []fencelock.Option, make func(*database, option.Set) (style, error),
+	what string, pool *pgxpool.Pool, opts []fencelock.Option, make func(*database, *option.Set) (style, error),
 ) (*Locker, error) {
 	set, err := lease.Settings("pg", opts, ownKeys...)
 	if err != nil {
@@ -83,7 +83,7 @@ func newLocker(
 	}
 	var s style
 	if err == nil {
-		s, err = make(db, set)
+		s, err = make(db, &set)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("fencelock: pg.%s: %w", what, err)
