@@ -2,8 +2,8 @@
 WITH seen AS MATERIALIZED (
 	-- A look first: a refusal writes nothing and waits for nobody's row lock.
 	SELECT c.t, (extract(epoch FROM c.t) * 1000000)::bigint AS now, coalesce(l.token, 0) AS token,
-		coalesce(l.owner = $3::uuid, false) AS mine, l.lease_token AS first,
-		CASE l.first_token WHEN l.lease_token THEN l.token ELSE l.lease_token END AS last,
+		coalesce(l.owner = $3::uuid, false) AS mine, coalesce(l.lease_token, 0) AS first,
+		coalesce(CASE l.first_token WHEN l.lease_token THEN l.token ELSE l.lease_token END, 0) AS last,
 		coalesce((extract(epoch FROM l.expires_at - c.t) * 1000000)::bigint, 0) AS left,
 		coalesce($3::uuid = ANY (l.dead) OR $3::uuid = l.released, false) AS dead,
 		CASE current_setting('synchronous_commit') WHEN 'off'
