@@ -1,0 +1,12 @@
+package zk
+
+// Parent is the node under which the queue of a name stands.
+func Parent(prefix, name string) string { return newTree(prefix).lock(name) }
+
+// Element, Ahead, Front and Block are looked at on their own.
+var (
+	Element = element
+	Ahead   = ahead
+	Front   = front
+	Block   = block
+)

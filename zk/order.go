@@ -1,0 +1,82 @@
+package zk
+
+import (
+	"strconv"
+	"strings"
+)
+
+// A node in a queue is named as go-zookeeper's own Lock names its nodes, so that
+// the two respect each other: _c_<32 hexadecimal digits>-lock-<sequence number>.
+// Here the digits are the attempt's.
+const (
+	nodeBegin  = "_c_"
+	nodeMiddle = "-lock-"
+	hexDigits  = 32
+)
+
+func nodeName(attempt string) string { return nodeBegin + attempt + nodeMiddle }
+
+// sequence reads the number of a queue's node. Other children are not ours and
+// have none.
+func sequence(child string) (int32, bool) {
+	rest, ok := strings.CutPrefix(child, nodeBegin)
+	if !ok || len(rest) < hexDigits {
+		return 0, false
+	}
+	id, number := rest[:hexDigits], rest[hexDigits:]
+	if strings.Trim(id, "0123456789abcdef") != "" {
+		return 0, false
+	}
+	number, ok = strings.CutPrefix(number, nodeMiddle)
+	n, err := strconv.ParseInt(number, 10, 32)
+	return int32(n), ok && err == nil
+}
+
+// earlier orders two numbers of one queue. ZooKeeper counts on from 2147483647 to
+// -2147483648; all that live at the same time are less than 2^31 apart.
+func earlier(a, b int32) bool { return b-a > 0 }
+
+// ahead returns the child that is next ahead of own in the queue, "" if none is.
+func ahead(children []string, own string) (next string) {
+	mine, _ := sequence(own)
+	var best int32
+	for _, c := range children {
+		n, ok := sequence(c)
+		if ok && earlier(n, mine) && (next == "" || earlier(best, n)) {
+			next, best = c, n
+		}
+	}
+	return next
+}
+
+// front returns the children that are in the queue, and the first of them.
+func front(children []string) (first string, queued int) {
+	var best int32
+	for _, c := range children {
+		n, ok := sequence(c)
+		if !ok {
+			continue
+		}
+		if queued++; queued == 1 || earlier(n, best) {
+			first, best = c, n
+		}
+	}
+	return first, queued
+}
+
+// of returns the nodes of one attempt, the first one first.
+func of(children []string, attempt string) (own []string) {
+	for _, c := range children {
+		if _, ok := sequence(c); ok && strings.HasPrefix(c, nodeName(attempt)) {
+			own = append(own, c)
+		}
+	}
+	if first, n := front(own); n > 1 {
+		for i, c := range own {
+			if c == first {
+				own[0], own[i] = own[i], own[0]
+			}
+		}
+	}
+	return own
+}

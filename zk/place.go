@@ -1,0 +1,332 @@
+package zk
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	gozk "github.com/go-zookeeper/zk"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/lease"
+)
+
+// place is what one attempt has in a session: a node in the queue of its name, or
+// nothing yet.
+type place struct {
+	s       *session
+	r       lease.Request
+	parent  string
+	since   time.Time // sending of the last confirmed write
+	zxid    int64     // of the node's creation
+	watched atomic.Pointer[conn]
+	deleted chan struct{} // receives when the node was seen to be gone
+
+	pending chan struct{} // closed when no create is on its way; what follows may be read then
+	path    string        // of the node, "" if there is none
+	unsure  bool          // there may be nodes whose creation nobody has confirmed
+
+	clearing *clearing // guarded by driver.mu
+}
+
+// enter gives an attempt a place in the current session.
+func (d *driver) enter(r lease.Request) *place {
+	none := make(chan struct{})
+	close(none)
+	p := &place{
+		r: r, parent: d.tree.lock(strings.TrimPrefix(r.Key, d.prefix)),
+		deleted: make(chan struct{}, 1), pending: none,
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.s = d.current()
+	if before := d.places[r.Attempt]; before != nil && before.clearing == nil {
+		d.active-- // of a session that has ended
+	}
+	d.places[r.Attempt] = p
+	d.active++
+	return p
+}
+
+// forget drops a place that has nothing at the server.
+func (d *driver) forget(p *place) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.places[p.r.Attempt] == p {
+		delete(d.places, p.r.Attempt)
+		d.active--
+	}
+}
+
+// failed marks the error of an attempt that has left nothing.
+func (d *driver) failed(p *place, err error) error {
+	select {
+	case <-p.pending:
+		if p.path == "" && !p.unsure {
+			d.forget(p)
+			return lease.Definite(err)
+		}
+	default:
+	}
+	return err
+}
+
+// queue makes the node and says which one is ahead of it, "" if none is.
+func (d *driver) queue(ctx context.Context, p *place) (next string, err error) {
+	if err := d.create(ctx, p); err != nil {
+		return "", err
+	}
+	if next, err = d.stand(ctx, p); err != nil {
+		return "", err
+	}
+	_, _, err = block(p.zxid, p.r.Min, 1) // no use to wait for what cannot be granted
+	return next, err
+}
+
+// create makes the node. Its name carries the attempt, so that it is found again
+// if the answer is lost. A call that ctx has left behind says later, by pending,
+// what came of it.
+func (d *driver) create(ctx context.Context, p *place) error {
+	for {
+		c, err := p.s.await(ctx)
+		if err != nil {
+			return err
+		}
+		pending := make(chan struct{})
+		p.pending = pending
+		sent, err := do(ctx, c, func(zk *gozk.Conn) (time.Time, error) {
+			defer close(pending)
+			sent := time.Now()
+			path, err := zk.Create(p.parent+"/"+nodeName(p.r.Attempt), nil, gozk.FlagEphemeralSequential, d.acl)
+			if err == nil {
+				p.path = path
+			} else if broken(err) {
+				p.unsure = true
+			}
+			return sent, err
+		})
+		if errors.As(err, new(unsent)) {
+			close(pending)
+		}
+		switch again, err := p.s.judge(ctx, c, err); {
+		case err == nil && !again:
+			p.since = sent // the creation is a write
+			return nil
+		case errors.Is(err, gozk.ErrNoNode):
+			if err := d.container(ctx, p.s, p.parent); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		case p.unsure:
+			if found, err := d.find(ctx, p); err != nil || found {
+				return err
+			}
+		}
+	}
+}
+
+// container makes a node that the server removes again when it has lost its last
+// child.
+func (d *driver) container(ctx context.Context, s *session, path string) error {
+	for {
+		_, err := ask(ctx, s, func(zk *gozk.Conn) (string, error) {
+			return zk.CreateContainer(path, nil, gozk.FlagContainer, d.acl)
+		})
+		switch {
+		case errors.Is(err, gozk.ErrNodeExists):
+			return nil
+		case !errors.Is(err, gozk.ErrNoNode):
+			return err
+		}
+		if err := d.container(ctx, s, parentOf(path)); err != nil {
+			return err
+		}
+	}
+}
+
+// find looks for a node that a create may have made.
+func (d *driver) find(ctx context.Context, p *place) (found bool, err error) {
+	children, err := d.children(ctx, p.s, p.parent)
+	if err != nil {
+		return false, err
+	}
+	own := of(children, p.r.Attempt)
+	if len(own) == 0 {
+		return false, nil
+	}
+	p.path = p.parent + "/" + own[0]
+	return true, nil
+}
+
+// children reads a queue as it is now, not as this server last heard.
+func (d *driver) children(ctx context.Context, s *session, parent string) ([]string, error) {
+	if _, err := ask(ctx, s, func(zk *gozk.Conn) (string, error) { return zk.Sync(parent) }); err != nil {
+		return nil, err
+	}
+	return queued(ctx, s, parent)
+}
+
+// queued reads a queue. What a server answers behind a write of this session is
+// at least as late as that write.
+func queued(ctx context.Context, s *session, parent string) ([]string, error) {
+	children, err := ask(ctx, s, func(zk *gozk.Conn) ([]string, error) {
+		children, _, err := zk.Children(parent)
+		return children, err
+	})
+	if errors.Is(err, gozk.ErrNoNode) {
+		return nil, nil
+	}
+	return children, err
+}
+
+// taken reports whether anybody is in the queue.
+func (d *driver) taken(ctx context.Context, p *place) (bool, error) {
+	children, err := queued(ctx, p.s, p.parent)
+	if _, n := front(children); err != nil || n == 0 {
+		return false, err
+	}
+	// The server may not have heard of a release yet.
+	children, err = d.children(ctx, p.s, p.parent)
+	_, n := front(children)
+	return n > 0, err
+}
+
+// stand returns the node that is ahead of p's, "" if none is: then none ever will
+// be.
+func (d *driver) stand(ctx context.Context, p *place) (next string, err error) {
+	known := make(chan error, 1)
+	go func() { known <- d.know(ctx, p) }()
+	children, err := queued(ctx, p.s, p.parent)
+	if e := <-known; err == nil {
+		err = e
+	}
+	if err != nil {
+		return "", err
+	}
+	return ahead(children, p.path[len(p.parent)+1:]), nil
+}
+
+// know watches p's own node, once a connection, and makes sure that it is ours.
+func (d *driver) know(ctx context.Context, p *place) error {
+	for {
+		c, err := p.s.await(ctx)
+		if err != nil || p.watched.Load() == c {
+			return err
+		}
+		stat, err := c.watch(ctx, p.path, &watcher{func(deleted bool) {
+			if deleted {
+				select {
+				case p.deleted <- struct{}{}:
+				default:
+				}
+				d.lose(p.r, fencelock.LostError{Reason: fencelock.Deleted})
+				d.clear(p)
+			}
+		}})
+		if again, err := p.s.judge(ctx, c, err); again {
+			continue
+		} else if errors.Is(err, gozk.ErrNoNode) {
+			return &fencelock.LostError{Reason: fencelock.Deleted}
+		} else if err != nil {
+			return err
+		}
+		p.watched.Store(c)
+		if stat == nil { // somebody here watched it before
+			stat, err = ask(ctx, p.s, func(zk *gozk.Conn) (*gozk.Stat, error) {
+				_, stat, err := zk.Get(p.path)
+				return stat, err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if stat.EphemeralOwner != p.s.identity() {
+			return errors.New("zk: the attempt's node belongs to another session")
+		}
+		p.zxid = stat.Czxid
+		p.s.saw(stat.Czxid)
+		return nil
+	}
+}
+
+// watchAgain sets the watch of a held node anew after a change of connection.
+func (d *driver) watchAgain(ctx context.Context, p *place) {
+	p.s.mu.Lock()
+	c := p.s.conn
+	p.s.mu.Unlock()
+	if c != p.watched.Load() {
+		_ = d.know(ctx, p) // else the next renewal does
+	}
+}
+
+// wait waits for a change of the node that is ahead.
+func (d *driver) wait(ctx context.Context, p *place, next string) error {
+	c, err := p.s.await(ctx)
+	if err != nil {
+		return err
+	}
+	changed, path := make(chan struct{}, 1), p.parent+"/"+next
+	w := &watcher{func(bool) { changed <- struct{}{} }} // told once
+	_, err = c.watch(ctx, path, w)
+	defer c.unwatch(path, w)
+	if again, err := p.s.judge(ctx, c, err); again || errors.Is(err, gozk.ErrNoNode) {
+		return nil // look again
+	} else if err != nil {
+		return err
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-p.deleted:
+		return &fencelock.LostError{Reason: fencelock.Deleted}
+	case <-p.s.over:
+		return errGone
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// confirm has the leader check that the node and its session live.
+func (d *driver) confirm(ctx context.Context, p *place) error {
+	sent, bad, err := check(ctx, p.s, []string{p.path})
+	switch {
+	case bad >= 0:
+		return &fencelock.LostError{Reason: fencelock.Deleted}
+	case err == nil:
+		p.since = sent
+	}
+	return err
+}
+
+// maxChecks bounds the nodes that one write checks.
+const maxChecks = 100
+
+// check has the leader check that all nodes exist, by a write that changes
+// nothing and so wakes nobody. bad is the index of the first one that does not, or
+// -1.
+func check(ctx context.Context, s *session, paths []string) (sent time.Time, bad int, err error) {
+	ops := make([]any, len(paths))
+	for i, path := range paths {
+		ops[i] = &gozk.CheckVersionRequest{Path: path, Version: -1}
+	}
+	type answer struct {
+		sent    time.Time
+		results []gozk.MultiResponse
+	}
+	a, err := ask(ctx, s, func(zk *gozk.Conn) (answer, error) {
+		sent := time.Now()
+		results, err := zk.Multi(ops...)
+		return answer{sent, results}, err
+	})
+	if errors.Is(err, gozk.ErrNoNode) {
+		for i, r := range a.results {
+			if errors.Is(r.Error, gozk.ErrNoNode) {
+				return a.sent, i, err
+			}
+		}
+	}
+	return a.sent, -1, err
+}
