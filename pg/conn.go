@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
 // slice is how long a statement waits for a lock. While it does, it keeps CREATE
@@ -66,7 +67,7 @@ func (d *database) connect(ctx context.Context, style string, ttl time.Duration)
 			return dial(ctx, network, addr)
 		}
 		// Others would make a statement outlive its ctx.
-		cc.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatchHandler {
+		cc.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 			return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
 		}
 	})
@@ -127,14 +128,14 @@ func (c *conn) do(ctx context.Context, f func(ctx context.Context) error) error 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.timer.Stop()
-	if err := c.take(context.Background()); err != nil {
-		return err
+	err := c.take(ctx)
+	if err == nil {
+		err = errOver
+		if c.use(cancel) {
+			err = f(ctx)
+		}
+		c.give()
 	}
-	err := errOver
-	if c.use(cancel) {
-		err = f(ctx)
-	}
-	c.give()
 	if !c.gone() {
 		c.timer.Reset(quiet)
 	}
