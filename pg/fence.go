@@ -67,12 +67,12 @@ func (f *Fence) Admit(ctx context.Context, name string, t fencelock.Token) error
 		return err
 	}
 	key := f.prefix + name
-	id, top := sqlkit.KeyOf(key), false
-	err := f.tx.QueryRow(ctx, f.t.sql("admit.sql"), pgx.QueryExecModeExec, id[:], sqlkit.Label(key), int64(t), f.strict).Scan(&top)
+	top := false
+	err := f.tx.QueryRow(ctx, f.t.sql("admit.sql"), pgx.QueryExecModeExec, keyArg(key), sqlkit.Label(key), int64(t), f.strict).Scan(&top)
 	if errors.Is(err, pgx.ErrNoRows) {
 		var want int64
 		err = f.tx.QueryRow(ctx, "SELECT greatest(claimed, CASE WHEN $2::boolean THEN written + 1 ELSE 0 END) FROM "+f.t.fences+
-			" WHERE key = $1::bytea", pgx.QueryExecModeExec, id[:], f.strict).Scan(&want)
+			" WHERE key = $1::bytea", pgx.QueryExecModeExec, keyArg(key), f.strict).Scan(&want)
 		if err == nil {
 			return &fencelock.StaleError{Name: name, Have: t, Want: fencelock.Token(want)}
 		}

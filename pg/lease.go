@@ -87,8 +87,7 @@ type answer struct {
 }
 
 func (l *leases) acquire(ctx context.Context, r lease.Request) (a answer, err error) {
-	id := sqlkit.KeyOf(r.Key)
-	args := []any{id[:], sqlkit.Label(r.Key), r.Attempt, micros(r.TTL), int64(r.Min) + 1, max(1, r.Tokens())}
+	args := []any{keyArg(r.Key), sqlkit.Label(r.Key), r.Attempt, micros(r.TTL), int64(r.Min) + 1, max(1, r.Tokens())}
 	a.sent, err = l.db.row(ctx, l.db.t.sql("acquire.sql"), args,
 		&a.first, &a.last, &a.now, &a.counter, &a.mine, &a.seenFirst, &a.seenLast, &a.left, &a.dead)
 	return a, err
@@ -113,8 +112,7 @@ var errBusy = errors.New("the row is locked by another transaction just now")
 func (l *leases) renew(ctx context.Context, rs []lease.Request, gs []lease.Grant, errs []error) error {
 	keys, attempts, ttls := make([][]byte, len(rs)), make([]string, len(rs)), make([]int64, len(rs))
 	for i, r := range rs {
-		id := sqlkit.KeyOf(r.Key)
-		keys[i], attempts[i], ttls[i] = id[:], r.Attempt, micros(r.TTL)
+		keys[i], attempts[i], ttls[i] = keyArg(r.Key), r.Attempt, micros(r.TTL)
 	}
 	return l.db.with(ctx, func(c *pgx.Conn, mode []any) error {
 		sent := time.Now()
@@ -157,9 +155,8 @@ func (r renewal) err() error {
 
 // Release implements lease.Driver.
 func (l *leases) Release(ctx context.Context, r lease.Request, _ lease.Grant) error {
-	id := sqlkit.KeyOf(r.Key)
 	var told *bool
-	_, err := l.db.row(ctx, l.db.t.sql("release.sql"), []any{id[:], r.Attempt}, &told)
+	_, err := l.db.row(ctx, l.db.t.sql("release.sql"), []any{keyArg(r.Key), r.Attempt}, &told)
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
@@ -189,9 +186,8 @@ func sameAttempt(uuid, attempt string) bool {
 // Undo implements lease.Driver. The tombstone that it leaves is what an attempt
 // finds that is still on its way or waits for the row.
 func (l *leases) Undo(ctx context.Context, r lease.Request) error {
-	id := sqlkit.KeyOf(r.Key)
 	var told *bool
-	_, err := l.db.row(ctx, l.db.t.sql("undo.sql"), []any{id[:], sqlkit.Label(r.Key), r.Attempt}, &told)
+	_, err := l.db.row(ctx, l.db.t.sql("undo.sql"), []any{keyArg(r.Key), sqlkit.Label(r.Key), r.Attempt}, &told)
 	return err
 }
 
@@ -207,8 +203,7 @@ func (l *leases) look(ctx context.Context, key string) (v view, err error) {
 func (l *leases) free(ctx context.Context, keys []string) (int, error) {
 	ids := make([][]byte, len(keys))
 	for i, key := range keys {
-		id := sqlkit.KeyOf(key)
-		ids[i] = id[:]
+		ids[i] = keyArg(key)
 	}
 	var place int
 	_, err := l.db.row(ctx, l.db.t.sql("free.sql"), []any{ids}, &place)
@@ -223,6 +218,12 @@ func (l *leases) status(ctx context.Context, key string) (fencelock.Status, erro
 		s.Held, s.Token, s.For = true, v.first, fromMicros(v.left)
 	}
 	return s, err
+}
+
+// keyArg is the key as an argument of a statement.
+func keyArg(key string) []byte {
+	id := sqlkit.KeyOf(key)
+	return id[:]
 }
 
 func micros(d time.Duration) int64 { return d.Microseconds() }

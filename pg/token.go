@@ -32,8 +32,7 @@ func mint(
 	if min == math.MaxInt64 {
 		return m, sqlkit.Exhausted(min)
 	}
-	id := sqlkit.KeyOf(key)
-	args := append(mode, id[:], sqlkit.Label(key), int64(min)+1, max(1, n))
+	args := append(mode, keyArg(key), sqlkit.Label(key), int64(min)+1, max(1, n))
 	err = q.QueryRow(ctx, t.sql("mint.sql"), args...).Scan(&m.first, &m.last, &m.top)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -59,8 +58,7 @@ type view struct {
 func (v view) held() bool { return v.owner != nil && v.left > 0 }
 
 func lookAt(ctx context.Context, q querier, t *tables, key string, mode ...any) (v view, err error) {
-	id := sqlkit.KeyOf(key)
-	err = q.QueryRow(ctx, t.sql("look.sql"), append(mode, id[:])...).
+	err = q.QueryRow(ctx, t.sql("look.sql"), append(mode, keyArg(key))...).
 		Scan(&v.counter, &v.now, &v.first, &v.owner, &v.released, &v.left)
 	return v, explain(err)
 }

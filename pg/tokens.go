@@ -91,8 +91,8 @@ func (c counter) Read(ctx context.Context) (counter, now int64, err error) {
 }
 
 func (c counter) Set(ctx context.Context, old, new int64) (bool, error) {
-	id, done := sqlkit.KeyOf(c.key), false
-	_, err := c.db.row(ctx, c.db.t.sql("swap.sql"), []any{id[:], sqlkit.Label(c.key), old, new}, &done)
+	done := false
+	_, err := c.db.row(ctx, c.db.t.sql("swap.sql"), []any{keyArg(c.key), sqlkit.Label(c.key), old, new}, &done)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
