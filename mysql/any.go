@@ -10,22 +10,26 @@ import (
 // column returns the only column of the result.
 func (p pool) column(ctx context.Context, text string) (all []string, err error) {
 	err = sqlkit.Retry(ctx, again, func() error {
-		all = nil
-		rows, err := p.db.QueryContext(ctx, text)
-		if err != nil {
-			return failure(ctx, err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var s string
-			if err := rows.Scan(&s); err != nil {
-				return err
-			}
-			all = append(all, s)
-		}
-		return failure(ctx, rows.Err())
+		all, err = column(ctx, p.db, text)
+		return err
 	})
 	return all, err
+}
+
+func column(ctx context.Context, q querier, text string) (all []string, err error) {
+	rows, err := q.QueryContext(ctx, text)
+	if err != nil {
+		return nil, failure(ctx, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, failure(ctx, rows.Err())
 }
 
 // firstWithout returns the index of the first key that is not among taken, -1
@@ -40,3 +44,17 @@ func (d *leases) free(ctx context.Context, keys []sqlkit.Key) (int, error) {
 }
 
 func (d *leases) held(_ context.Context, _ sqlkit.Key, s state) (bool, error) { return s.held(), nil }
+
+// without returns those of all that are not among some.
+func without(all, some []string) []string {
+	return slices.DeleteFunc(all, func(s string) bool { return slices.Contains(some, s) })
+}
+
+func (d *sessions) free(ctx context.Context, keys []sqlkit.Key) (int, error) {
+	return d.scan(ctx, d, keys)
+}
+
+func (d *sessions) held(ctx context.Context, key sqlkit.Key, _ state) (bool, error) {
+	i, err := d.free(ctx, []sqlkit.Key{key})
+	return i < 0, err
+}

@@ -70,15 +70,18 @@ func (t tables) ddl() string {
 // mysql/schema.sql has them for the default names. The only option with a
 // meaning here is TablePrefix.
 func DDL(opts ...fencelock.Option) (string, error) {
-	t, err := only("DDL", opts, 0)
-	return t.ddl(), err
+	t, _, err := only("DDL", opts, 0)
+	if err != nil {
+		return "", err
+	}
+	return t.ddl(), nil
 }
 
 // Migrate creates the tables if they are not there. It may run at every start,
 // and at the same time in many processes. Those who run their own migrations use
 // mysql/schema.sql, or DDL. The only option with a meaning here is TablePrefix.
 func Migrate(ctx context.Context, db *sql.DB, opts ...fencelock.Option) error {
-	t, err := only("Migrate", opts, 0)
+	t, _, err := only("Migrate", opts, 0)
 	if err != nil {
 		return err
 	}
@@ -97,16 +100,16 @@ func Migrate(ctx context.Context, db *sql.DB, opts ...fencelock.Option) error {
 }
 
 // only reads the options of what is no Locker.
-func only(what string, opts []fencelock.Option, fields option.Field) (tables, error) {
+func only(what string, opts []fencelock.Option, fields option.Field) (tables, option.Set, error) {
 	set, err := sqlkit.Only("mysql", what, opts, fields, prefixKey{})
 	if err != nil {
-		return tables{}, err
+		return tables{}, set, err
 	}
 	t, err := tablesOf(set)
 	if err != nil {
-		return tables{}, fmt.Errorf("fencelock: mysql.%s: %w", what, err)
+		return tables{}, set, fmt.Errorf("fencelock: mysql.%s: %w", what, err)
 	}
-	return t, nil
+	return t, set, nil
 }
 
 // checkPool refuses a pool that cannot be used, before it panics.

@@ -17,7 +17,7 @@ import (
 //	$attempt $ttl         of a lease, microseconds
 //	$locker $pause        who asks, and how often, microseconds
 //	$min $n               least token, and how many
-//	$token                presented, or to be set
+//	$token $strict        presented, or to be set; a strict fence
 //	$now                  the server's clock in microseconds, in UTC whatever the session's zone is, one value per statement
 //	$first $last          the block to be minted from token, the counter
 //
@@ -96,6 +96,22 @@ ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`
 
 	setNewSQL = `INSERT INTO $locks (lock_key, name, token, expires_at) VALUES ($key, $name, LAST_INSERT_ID($token), $now)
 ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`
+
+	// Rows. The upsert changes nothing, and locks.
+
+	rowSQL = `INSERT INTO $rows (lock_key, name) VALUES ($key, $name) ON DUPLICATE KEY UPDATE name = name`
+
+	// Fences: the first locks the row and gives its admissions, 0 for a new one.
+	// The second reads from the transaction's snapshot, the third what counts.
+
+	enterSQL = `INSERT INTO $fences (lock_key, name, claimed, written, admissions)
+VALUES ($key, $name, $token, IF($strict, $token, 0), 1 + LAST_INSERT_ID(0))
+ON DUPLICATE KEY UPDATE admissions = LAST_INSERT_ID(admissions)`
+
+	snapshotSQL = `SELECT COALESCE(MAX(admissions), 0), COALESCE(MAX(claimed), 0), COALESCE(MAX(written), 0) FROM $fences WHERE lock_key = $key`
+
+	admitSQL = `UPDATE $fences SET claimed = $token, written = IF($strict, $token, written), admissions = admissions + 1
+WHERE lock_key = $key`
 )
 
 // maxBlock is as many tokens as fit into the low bits of the word.
@@ -120,6 +136,7 @@ type values struct {
 	min     fencelock.Token
 	n       int
 	token   fencelock.Token
+	strict  bool
 	keys    []sqlkit.Key
 }
 
@@ -134,8 +151,8 @@ func (t tables) text(statement string, v values) string {
 		"$keys", strings.Join(keys, ","), "$key", literal(v.key), "$name", ascii(sqlkit.Label(v.name)), "$attempt", ascii(v.attempt),
 		"$ttl", strconv.FormatInt(v.ttl.Microseconds(), 10),
 		"$locker", ascii(v.locker), "$pause", strconv.FormatInt(v.pause.Microseconds(), 10),
-		"$min", v.min.String(), "$n", strconv.Itoa(min(max(1, v.n), maxBlock)), "$token", v.token.String(),
-		"$day", strconv.Itoa(sqlkit.Day), "$top", strconv.Itoa(maxToken-1),
+		"$min", v.min.String(), "$n", strconv.Itoa(min(max(1, v.n), maxBlock)), "$token", v.token.String(), "$strict", strconv.FormatBool(v.strict),
+		"$day", strconv.Itoa(sqlkit.Day), "$top", strconv.Itoa(maxToken-1), "$week", strconv.Itoa(week),
 	).Replace(formulas.Replace(statement))
 }
 

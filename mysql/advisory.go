@@ -1,0 +1,110 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/lease"
+	"github.com/fencelock/fencelock/internal/session"
+	"github.com/fencelock/fencelock/internal/sqlkit"
+)
+
+// NewAdvisory returns a Locker that locks by GET_LOCK. Each hold, and each
+// process that waits for a name, keeps a connection of db for itself, with
+// wait_timeout set to the TTL; so db and the server must be allowed as many. They
+// are used again for a while, then closed. The name at the server is the SHA-256
+// of prefix and name in lower hex.
+//
+// Waiting processes queue at the server. A holder that dies is followed at once
+// if the machine or the network can still tell the server, else after the TTL,
+// which is given here, in whole seconds rounded up, and not in a call. It needs a
+// server without a proxy that shares connections, and no Galera cluster.
+func NewAdvisory(db *sql.DB, opts ...fencelock.Option) (*Locker, error) {
+	return open("NewAdvisory", db, append(opts[:len(opts):len(opts)], fixTTL), func(s settings) style {
+		return newSessions(s, styleOfSessions{
+			wrap: func(c *conn) session.Session { return advisory{c} },
+			scan: freeAdvisory,
+		})
+	})
+}
+
+// advisory is a session.Session.
+type advisory struct{ *conn }
+
+// Lock implements session.Session. The token is minted on the same connection,
+// so that a session that has ended mints none.
+func (s advisory) Lock(ctx context.Context, r lease.Request, wait bool) (lease.Grant, error) {
+	s.soil(true)
+	key := sqlkit.KeyOf(r.Key)
+	err := s.get(ctx, key, 0)
+	for wait && errors.Is(err, fencelock.ErrHeld) {
+		r.Refused(0)
+		err = s.get(ctx, key, slice)
+	}
+	if err != nil {
+		if errors.Is(err, fencelock.ErrHeld) {
+			s.soil(false)
+		}
+		return lease.Grant{}, err
+	}
+	g, err := s.mint(ctx, retrying{s.conn}, values{key: key, name: r.Key, min: r.Min, n: r.Tokens()})
+	if err != nil && lease.IsDefinite(err) {
+		err = unfit(err, s.Unlock(ctx, r))
+	}
+	return g, err
+}
+
+// get asks for the lock. It is asked again when the server neither gives nor
+// refuses it: NULL or -1, as after KILL QUERY.
+func (s advisory) get(ctx context.Context, key sqlkit.Key, wait time.Duration) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		var got sql.NullInt64
+		err := s.row(ctx, fmt.Sprintf("SELECT GET_LOCK('%s', %.0f)", key.Hex(), wait.Seconds()), &got)
+		switch {
+		case err != nil && !interrupted(err) && !again(err):
+			return err
+		case err == nil && got.Valid && got.Int64 == 1:
+			return nil
+		case err == nil && got.Valid && got.Int64 == 0:
+			return &fencelock.HeldError{}
+		}
+		if !sleep(ctx, pause) {
+			return errors.Join(fmt.Errorf("GET_LOCK says %v", got), err, ctx.Err())
+		}
+	}
+}
+
+// Unlock implements session.Session.
+func (s advisory) Unlock(ctx context.Context, r lease.Request) error {
+	var released sql.NullInt64
+	err := s.row(ctx, "SELECT RELEASE_LOCK('"+sqlkit.KeyOf(r.Key).Hex()+"')", &released)
+	switch {
+	case err != nil:
+		return vanished(ctx, err)
+	case released.Int64 != 1:
+		return &fencelock.LostError{Reason: fencelock.Deleted}
+	}
+	s.soil(false)
+	return nil
+}
+
+// freeAdvisory asks for a hundred names at a time.
+func freeAdvisory(ctx context.Context, d *sessions, keys []sqlkit.Key) (int, error) {
+	for at := 0; at < len(keys); at += 100 {
+		part := keys[at:min(at+100, len(keys))]
+		var ask []string
+		for i, k := range part {
+			ask = append(ask, fmt.Sprintf("WHEN IS_FREE_LOCK('%s') THEN %d", k.Hex(), i))
+		}
+		var free int
+		if err := d.pool.row(ctx, "SELECT CASE "+strings.Join(ask, " ")+" ELSE -1 END", &free); err != nil || free >= 0 {
+			return at + free, err
+		}
+	}
+	return -1, nil
+}
