@@ -11,14 +11,14 @@ WITH seen AS MATERIALIZED (
 	FROM (SELECT clock_timestamp() AS t) c LEFT JOIN fencelock_locks l ON l.key = $1::bytea
 ), got AS (
 	INSERT INTO fencelock_locks AS l (key, name, token, first_token, lease_token, owner, expires_at)
-	SELECT $1, $2::text, greatest(now, $5::bigint), greatest(now, $5), greatest(now, $5), $3,
+	SELECT $1::bytea, $2::text, greatest(now, $5::bigint), greatest(now, $5), greatest(now, $5), $3::uuid,
 		t + $4::bigint * interval '1 microsecond'
 	FROM seen
 	WHERE durable AND "left" <= 0 AND NOT dead AND $5 - 1 - 86400000000 <= greatest(token, now)
 	-- What follows is evaluated once the row is locked, and so must the clock be: now() and
 	-- EXCLUDED would be from before the wait.
 	ON CONFLICT (key) DO UPDATE SET (token, first_token, lease_token, owner, expires_at) = (
-		SELECT b.last, b.first, b.first, $3, b.t + $4 * interval '1 microsecond'
+		SELECT b.last, b.first, b.first, $3::uuid, b.t + $4 * interval '1 microsecond'
 		FROM (
 			SELECT n.t, greatest(l.token + 1, $5, n.now) AS last, greatest(l.token + 1, $5, n.now - $6::bigint + 1) AS first
 			FROM (

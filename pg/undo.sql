@@ -7,5 +7,5 @@ ON CONFLICT (key) DO UPDATE SET
 	token = greatest(l.token, EXCLUDED.token),
 	owner = nullif(l.owner, $3),
 	expires_at = CASE WHEN l.owner = $3 THEN NULL ELSE l.expires_at END,
-	dead = CASE WHEN $3 = ANY (l.dead) THEN l.dead ELSE l.dead[greatest(cardinality(l.dead) - 30, 1):] || $3 END
+	dead = CASE WHEN $3 = ANY (l.dead) THEN l.dead ELSE l.dead[greatest(cardinality(l.dead) - 30, 1):] || $3::uuid END
 RETURNING CASE WHEN waiting_until > clock_timestamp() THEN pg_notify('fencelock', encode(key, 'hex')) IS NULL END
