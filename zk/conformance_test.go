@@ -78,7 +78,9 @@ func conform(t *testing.T, addrs []string, leader func() *testserver.ZooKeeper) 
 			}
 			return append(left, leader().Ephemerals()...)
 		},
-		Commands: func(t testing.TB) int { return writes(t, leader()) - metric(t, leader(), "zk_cnt_close_session_prep_time") },
+		Commands: func(t testing.TB) int {
+			return writes(t, leader()) - metric(leader(), "zk_cnt_close_session_prep_time")
+		},
 		TTL:      2 * time.Second,
 		FixedTTL: true,
 		Worker:   func(testing.TB) *exec.Cmd { return locktest.Self(addrEnv + "=" + strings.Join(addrs, ",")) },
@@ -106,15 +108,19 @@ func writes(t testing.TB, z *testserver.ZooKeeper) int {
 }
 
 // metric reads a number that a server keeps, 0 if it does not yet.
-func metric(t testing.TB, z *testserver.ZooKeeper, name string) int {
-	for line := range strings.Lines(z.Ask("mntr")) {
+func metric(z *testserver.ZooKeeper, name string) int {
+	n, _ := strconv.ParseFloat(field(z.Ask("mntr"), name), 64)
+	return int(n)
+}
+
+// field returns the value of one line of a server's answer.
+func field(answer, name string) string {
+	for line := range strings.Lines(answer) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
-			n, err := strconv.ParseFloat(f[1], 64)
-			require.NoError(t, err)
-			return int(n)
+			return f[1]
 		}
 	}
-	return 0
+	return ""
 }
 
 // links are the ways to all members of an ensemble.

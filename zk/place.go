@@ -244,7 +244,8 @@ func (d *driver) know(ctx context.Context, p *place) error {
 			}
 		}
 		if stat.EphemeralOwner != p.s.identity() {
-			return errors.New("zk: the attempt's node belongs to another session")
+			// A node of a session that is ending: held by it, the lock would go at once.
+			return &fencelock.LostError{Reason: fencelock.SessionGone}
 		}
 		p.zxid = stat.Czxid
 		p.s.saw(stat.Czxid)
