@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/fencelock/fencelock/examples/internal/child"
 )
@@ -24,25 +25,29 @@ func startInstance(c shopConfig, inside chan<- *instance) (*instance, error) {
 	}
 	address, ok := p.Line()
 	if !ok {
-		return nil, errors.Join(errors.New("an instance of the shop did not start"), p.Stop())
+		p.Follow(func(string) {})
+		return nil, errors.Join(errors.New("an instance of the shop did not start"), p.Wait())
 	}
 	i := &instance{p, "http://" + address}
-	go func() {
-		for {
-			line, ok := i.Line()
-			if !ok {
-				return
-			}
-			if line != working {
-				continue
-			}
-			select {
-			case inside <- i:
-			default: // nobody is waiting, and old news are no news
-			}
+	go i.Follow(func(line string) {
+		if line != working {
+			return
 		}
-	}()
+		select {
+		case inside <- i:
+		default: // nobody is waiting, and old news are no news
+		}
+	})
 	return i, nil
+}
+
+// pauseFor stops the process for d.
+func (i *instance) pauseFor(d time.Duration) error {
+	if err := i.Pause(); err != nil {
+		return err
+	}
+	time.Sleep(d)
+	return i.Resume()
 }
 
 // tokenTimes returns how many microseconds each token took that the instance

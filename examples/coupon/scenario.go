@@ -52,7 +52,7 @@ func stepClocks(ctx context.Context, r *run, _ *instance) error {
 // pauseHolder stops the holder's process for longer than its TTL, as a garbage
 // collection, a full disk or a moving virtual machine would.
 func pauseHolder(_ context.Context, r *run, holder *instance) error {
-	return holder.Pause(r.TTL * 3 / 2)
+	return holder.pauseFor(r.TTL * 3 / 2)
 }
 
 func findScenario(name string) (scenario, error) {

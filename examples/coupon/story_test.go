@@ -1,69 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fencelock/fencelock/examples/internal/storytest"
 	"github.com/fencelock/fencelock/internal/testserver"
 )
-
-// The story is told by the program itself, built as a user's go run builds it.
-
-var programs struct {
-	sync.Mutex
-	dir string
-}
-
-// program builds the command.
-func program(t *testing.T, tags string) string {
-	t.Helper()
-	programs.Lock()
-	defer programs.Unlock()
-	if programs.dir == "" {
-		dir, err := os.MkdirTemp("", "coupon-test-")
-		require.NoError(t, err)
-		programs.dir = dir
-	}
-	path := filepath.Join(programs.dir, "coupon"+tags)
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	out, err := exec.Command("go", "build", "-tags", tags, "-o", path, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return path
-}
-
-func removePrograms() { os.RemoveAll(programs.dir) }
-
-// tell runs a program and returns its rows and its exit status.
-func tell(t *testing.T, program string, args ...string) (rows []row, status int) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, append(args, "-json")...)
-	var out, log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &log
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		status = exit.ExitCode()
-	} else {
-		require.NoError(t, err)
-	}
-	t.Logf("\n%s%s", &log, &out)
-	for lines := json.NewDecoder(&out); lines.More(); {
-		var r row
-		require.NoError(t, lines.Decode(&r))
-		rows = append(rows, r)
-	}
-	return rows, status
-}
 
 func requireRight(t *testing.T, rows []row) {
 	t.Helper()
@@ -82,7 +26,7 @@ func TestFenceSavesTheSale(t *testing.T) {
 		rounds = 1
 	}
 	for range rounds {
-		rows, status := tell(t, program(t, ""), "-d", "3s")
+		rows, status := storytest.Tell[row](t, storytest.Build(t, ""), "-d", "3s")
 		requireRight(t, rows)
 		require.Zero(t, status)
 	}
@@ -91,7 +35,7 @@ func TestFenceSavesTheSale(t *testing.T) {
 // With the fence's comparison replaced by true the phantoms come back: it is
 // the comparison that saves the sale and nothing else.
 func TestPhantomsComeBackWhenTheFenceAdmitsAll(t *testing.T) {
-	rows, status := tell(t, program(t, "openfence"), "-d", "3s", "-scenario", "clock-step,pause", "-fence", "quorum,redis,db")
+	rows, status := storytest.Tell[row](t, storytest.Build(t, "openfence"), "-d", "3s", "-scenario", "clock-step,pause", "-fence", "quorum,redis,db")
 	require.Len(t, rows, 2*3)
 	for _, r := range rows {
 		require.Positive(t, r.Phantom, "%s, fence %s", r.Scenario, r.Fence)
@@ -104,13 +48,13 @@ func TestPhantomsComeBackWhenTheFenceAdmitsAll(t *testing.T) {
 func TestRealServers(t *testing.T) {
 	testserver.Binary(t, "install redis-server", "redis-server")
 	testserver.PostgresProgram(t)
-	rows, status := tell(t, program(t, ""), "-real", "-d", "3s")
+	rows, status := storytest.Tell[row](t, storytest.Build(t, ""), "-real", "-d", "3s")
 	requireRight(t, rows)
 	require.Zero(t, status)
 }
 
 func TestRushSellsEveryCouponOnce(t *testing.T) {
-	rows, status := tell(t, program(t, ""), "-d", "2s", "-scenario", "rush")
+	rows, status := storytest.Tell[row](t, storytest.Build(t, ""), "-d", "2s", "-scenario", "rush")
 	require.Len(t, rows, 2)
 	for _, r := range rows {
 		require.Empty(t, r.check())
@@ -124,7 +68,7 @@ func TestRushSellsEveryCouponOnce(t *testing.T) {
 // Faults that strike nobody show nothing, and that must not pass for a success:
 // a shop that does not work is never met inside its critical section.
 func TestAnExperimentThatShowsNothingFails(t *testing.T) {
-	rows, status := tell(t, program(t, ""), "-d", "1s", "-scenario", "pause", "-fence", "none,quorum", "-work", "0", "-coupons", "1000000")
+	rows, status := storytest.Tell[row](t, storytest.Build(t, ""), "-d", "1s", "-scenario", "pause", "-fence", "none,quorum", "-work", "0", "-coupons", "1000000")
 	require.Len(t, rows, 2)
 	for _, r := range rows {
 		require.Len(t, r.check(), 1)

@@ -71,37 +71,41 @@ func Start(name string, config any) (*Process, error) {
 }
 
 // Line waits for the next line that the process prints; false means that it has
-// ended. One goroutine calls it until then.
-func (p *Process) Line() (string, bool) {
-	if p.lines.Scan() {
-		return p.lines.Text(), true
-	}
-	select {
-	case <-p.ended:
-	default:
-		close(p.ended)
-	}
-	return "", false
+// ended. It is for what comes before Follow.
+func (p *Process) Line() (line string, ok bool) {
+	ok = p.lines.Scan()
+	return p.lines.Text(), ok
 }
 
-// Pause stops the process, with its renewals and all, for d, and lets it go on.
-func (p *Process) Pause(d time.Duration) error {
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		return err
+// Follow calls each for every line that the process prints, until it has ended.
+// It is called once.
+func (p *Process) Follow(each func(line string)) {
+	defer close(p.ended)
+	for p.lines.Scan() {
+		each(p.lines.Text())
 	}
-	time.Sleep(d)
-	return p.cmd.Process.Signal(syscall.SIGCONT)
 }
+
+// Pause stops the process, with its renewals and all.
+func (p *Process) Pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Resume lets it go on.
+func (p *Process) Resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Kill ends the process at once, as if the machine's power had failed.
 func (p *Process) Kill() error { return p.cmd.Process.Kill() }
 
-// Stop asks the process to end, waits until Line has seen that it did, and kills
+// Stop asks the process to end, waits until Follow has seen that it did, and kills
 // it if that takes more than a few seconds. It returns how the process ended.
 func (p *Process) Stop() error {
 	_ = p.stdin.Close()
 	kill := time.AfterFunc(stopWait, func() { _ = p.cmd.Process.Kill() })
 	defer kill.Stop()
+	return p.Wait()
+}
+
+// Wait waits until Follow has seen that the process ended, and returns how.
+func (p *Process) Wait() error {
 	<-p.ended
 	return errors.Join(p.lines.Err(), p.cmd.Wait())
 }
