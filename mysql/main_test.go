@@ -24,7 +24,7 @@ const (
 // constructor makes a Locker of one style.
 type constructor = func(db *sql.DB, opts ...fencelock.Option) (*mysql.Locker, error)
 
-var styles = map[string]constructor{"lease": mysql.NewLease}
+var styles = map[string]constructor{"lease": mysql.NewLease, "advisory": mysql.NewAdvisory, "row": mysql.NewRow}
 
 func TestMain(m *testing.M) {
 	_ = driver.SetLogger(&driver.NopLogger{}) // connections are cut on purpose

@@ -73,7 +73,7 @@ func (s *locked) Lock(ctx context.Context, r lease.Request, wait bool) (lease.Gr
 // mintElsewhere does not wait for a connection for ever: all of the pool's might
 // be with others who wait for one.
 func (s *locked) mintElsewhere(ctx context.Context, v values) (lease.Grant, error) {
-	bounded, cancel := context.WithTimeout(ctx, max(s.ttl/2, time.Second))
+	bounded, cancel := context.WithTimeout(ctx, max(s.ttl, 10*time.Second))
 	defer cancel()
 	g, err := s.mint(bounded, s.pool, v)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
