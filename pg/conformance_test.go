@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"os/exec"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,16 +30,16 @@ func TestConformanceLeaseThroughPgBouncer(t *testing.T) {
 	server := testserver.StartPostgres(t, "max_connections=400")
 	migrate(t, server)
 	bouncer := testserver.PgBouncer(t, server, "default_pool_size=60")
-	locktest.Run(t, suite(server, "lease", bouncer.Addr(), bouncer.URL()))
+	locktest.Run(t, suite(server, "lease", bouncer.Addr(), bouncer.URL(), noCancel))
 }
 
 // suite describes a style to locktest; addr and url are the server's or its
 // pooler's.
-func suite(server *testserver.Postgres, style, addr, url string) locktest.Backend {
+func suite(server *testserver.Postgres, style, addr, url string, set ...func(*pgxpool.Config)) locktest.Backend {
 	var commands atomic.Int64
 	server.Exec("CREATE ROLE powerless LOGIN")
-	open := func(t testing.TB, url string, opts []fencelock.Option, set ...func(*pgxpool.Config)) locktest.Locker {
-		l, err := styles[style](connect(t, url, append(set, traced(&commands))...), opts...)
+	open := func(t testing.TB, url string, opts []fencelock.Option, more ...func(*pgxpool.Config)) locktest.Locker {
+		l, err := styles[style](connect(t, url, slices.Concat(set, more, []func(*pgxpool.Config){traced(&commands)})...), opts...)
 		require.NoError(t, err)
 		return l
 	}

@@ -32,9 +32,11 @@ type Fence struct {
 	strict bool
 }
 
-// NewFence returns a fence for the rest of tx. It cannot work in a nested
-// transaction, since a rollback to the savepoint would take the claim back but
-// keep the write of whoever comes later: there Admit fails. Of the options,
+// NewFence returns a fence for the rest of tx. It cannot work below a savepoint,
+// as in a nested transaction, since a rollback to that would take the claim back
+// and let the outer transaction write all the same: there Admit fails. pgx leaves
+// the savepoint of a nested transaction that was rolled back, so Admit must come
+// before it, too. Of the options,
 // fencelock.Prefix, Schema and TablePrefix have a meaning here.
 func NewFence(tx pgx.Tx, opts ...fencelock.Option) (*Fence, error) {
 	t, set, err := inTx("NewFence", tx, opts, option.Prefix)
@@ -53,8 +55,8 @@ func (f *Fence) Strict() *Fence {
 	return &s
 }
 
-var errNested = errors.New("the transaction is nested, below a savepoint, and a rollback to that would undo " +
-	"it without undoing the whole: use the outermost transaction")
+var errNested = errors.New("there is a savepoint, and a rollback to that would undo this without undoing the whole: " +
+	"do it in the outermost transaction, before any nested one (pgx leaves the savepoint of one that was rolled back)")
 
 // Admit claims name for t; see fencelock.Fence. After an error that is no
 // *fencelock.StaleError the transaction can only be rolled back; after a refusal

@@ -2,6 +2,8 @@ package pg_test
 
 import (
 	"context"
+	"encoding/binary"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,6 +54,29 @@ func param(name, value string) func(*pgxpool.Config) {
 
 func execMode(m pgx.QueryExecMode) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = m }
+}
+
+// noCancel keeps requests to cancel a statement from the server: PgBouncer 1.18
+// and 1.19 end of some (pgbouncer#822, #847). What they would end goes on then,
+// which is the harder case.
+func noCancel(c *pgxpool.Config) {
+	dial := c.ConnConfig.DialFunc
+	c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return withoutCancel{conn}, nil
+	}
+}
+
+type withoutCancel struct{ net.Conn }
+
+func (c withoutCancel) Write(b []byte) (int, error) {
+	if len(b) == 16 && binary.BigEndian.Uint32(b[4:]) == 80877102 {
+		return len(b), c.Close()
+	}
+	return c.Conn.Write(b)
 }
 
 // traced counts the statements of a pool, and of connections made after it.

@@ -27,7 +27,12 @@ var styles = map[string]func(*pgxpool.Pool, ...fencelock.Option) (*pg.Locker, er
 
 func TestMain(m *testing.M) {
 	locktest.Work(func(opts ...fencelock.Option) (locktest.Locker, error) {
-		pool, err := pgxpool.New(context.Background(), os.Getenv(urlEnv))
+		config, err := pgxpool.ParseConfig(os.Getenv(urlEnv))
+		if err != nil {
+			return nil, err
+		}
+		noCancel(config)
+		pool, err := pgxpool.NewWithConfig(context.Background(), config)
 		if err != nil {
 			return nil, err
 		}

@@ -19,8 +19,9 @@ import (
 // apart.
 type TxToken int64
 
-// TxLock locks name for the rest of tx, which must be an outermost transaction,
-// and waits for it until ctx ends; as always in pgx, the end of ctx then ends the
+// TxLock locks name for the rest of tx, which must be an outermost transaction
+// without savepoints (pgx leaves that of a nested one that was rolled back), and
+// waits for it until ctx ends; as always in pgx, the end of ctx then ends the
 // connection and with it tx. With fencelock.Wait(0) it makes one attempt, whose
 // error matches fencelock.ErrHeld and leaves tx as it was. The lock cannot be
 // lost while tx can still commit, so writes in tx need no fence. It excludes
