@@ -32,8 +32,9 @@ func sequence(child string) (int32, bool) {
 	return int32(n), ok && err == nil
 }
 
-// earlier orders two numbers of one queue. ZooKeeper counts on from 2147483647 to
-// -2147483648; all that live at the same time are less than 2^31 apart.
+// earlier orders two numbers of one queue. Servers may count on from 2147483647 to
+// -2147483648; all that live at the same time are less than 2^31 apart. ZooKeeper
+// 3.8 does not, and gives the same number again and again: see tied.
 func earlier(a, b int32) bool { return b-a > 0 }
 
 // ahead returns the child that is next ahead of own in the queue, "" if none is.
@@ -47,6 +48,17 @@ func ahead(children []string, own string) (next string) {
 		}
 	}
 	return next
+}
+
+// tied returns the other children that have own's number.
+func tied(children []string, own string) (ties []string) {
+	mine, _ := sequence(own)
+	for _, c := range children {
+		if n, ok := sequence(c); ok && n == mine && c != own {
+			ties = append(ties, c)
+		}
+	}
+	return ties
 }
 
 // front returns the children that are in the queue, and the first of them.

@@ -206,7 +206,35 @@ func (d *driver) stand(ctx context.Context, p *place) (next string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return ahead(children, p.path[len(p.parent)+1:]), nil
+	own := p.path[len(p.parent)+1:]
+	next = ahead(children, own)
+	var latest int64
+	for _, tie := range tied(children, own) {
+		// The counter has come to its end. What is created first comes first.
+		zxid, err := created(ctx, p.s, p.parent+"/"+tie)
+		if err != nil {
+			return "", err
+		}
+		if zxid < p.zxid && zxid > latest {
+			next, latest = tie, zxid
+		}
+	}
+	return next, nil
+}
+
+// created returns the change that created a node, 0 if it is gone.
+func created(ctx context.Context, s *session, path string) (zxid int64, err error) {
+	stat, err := ask(ctx, s, func(zk *gozk.Conn) (*gozk.Stat, error) {
+		_, stat, err := zk.Get(path)
+		return stat, err
+	})
+	if errors.Is(err, gozk.ErrNoNode) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return stat.Czxid, nil
 }
 
 // know watches p's own node, once a connection, and makes sure that it is ours.

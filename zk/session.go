@@ -78,14 +78,19 @@ func (s *session) run(ctx context.Context) {
 // connect tries one server after the other. A new session that none can give is
 // an error at once, or within a second if they are there and not ready.
 func (s *session) connect(ctx context.Context) (*conn, error) {
-	start := time.Now()
+	// There may be a hold to keep and another server to go to, so one is not waited
+	// for for long, at first.
+	start, patience := time.Now(), 250*time.Millisecond
+	if s.id == 0 {
+		patience = min(max(s.granted()/2, time.Second), 10*time.Second)
+	}
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, s.lease()/8, 250*time.Millisecond) {
 		ready := false
 		var last error
 		for range s.servers {
 			addr := s.servers[s.next%len(s.servers)]
 			s.next++
-			c, dialed, err := s.open(ctx, addr)
+			c, dialed, err := s.open(ctx, addr, patience)
 			if err == nil {
 				return c, nil
 			}
@@ -104,6 +109,7 @@ func (s *session) connect(ctx context.Context) (*conn, error) {
 		case s.id != 0 && s.silence() > s.granted():
 			return nil, fmt.Errorf("%w: no server was heard for its time-out: %w", errGone, last)
 		}
+		patience = max(patience, min(2*patience, s.granted()/8))
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
@@ -121,11 +127,7 @@ func (f final) Unwrap() error { return f.error }
 
 // open makes a connection and takes the session over to it. dialed says whether
 // somebody is there.
-func (s *session) open(ctx context.Context, addr string) (c *conn, dialed bool, err error) {
-	patience := max(s.granted()/8, 250*time.Millisecond) // there may be a hold to keep, and another server
-	if s.id == 0 {
-		patience = min(max(s.granted()/2, time.Second), 10*time.Second)
-	}
+func (s *session) open(ctx context.Context, addr string, patience time.Duration) (c *conn, dialed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	nc, err := s.dial(ctx, "tcp", addr)

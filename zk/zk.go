@@ -38,8 +38,6 @@ import (
 	"errors"
 	"fmt"
 
-	gozk "github.com/go-zookeeper/zk"
-
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/internal/lease"
 	"github.com/fencelock/fencelock/internal/option"
@@ -107,24 +105,24 @@ func (d *driver) status(ctx context.Context, parent string) (fencelock.Status, e
 	d.mu.Unlock()
 	for {
 		children, err := d.children(ctx, c.session, parent)
-		if errors.Is(err, gozk.ErrNoNode) {
-			err = nil
-		}
 		first, n := front(children)
 		if err != nil || n == 0 {
 			return fencelock.Status{}, err
 		}
-		stat, err := ask(ctx, c.session, func(zk *gozk.Conn) (*gozk.Stat, error) {
-			_, stat, err := zk.Get(parent + "/" + first)
-			return stat, err
-		})
-		if errors.Is(err, gozk.ErrNoNode) {
-			continue
+		holder, err := created(ctx, c.session, parent+"/"+first)
+		for _, tie := range tied(children, first) {
+			zxid, e := created(ctx, c.session, parent+"/"+tie)
+			if holder, err = min(holder, zxid), errors.Join(err, e); err != nil {
+				break
+			}
 		}
 		if err != nil {
 			return fencelock.Status{}, err
 		}
-		t, err := tokenOf(stat.Czxid)
+		if holder == 0 {
+			continue // it has gone meanwhile
+		}
+		t, err := tokenOf(holder)
 		return fencelock.Status{Held: true, Token: t, Waiters: n - 1}, err
 	}
 }

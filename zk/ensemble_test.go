@@ -1,0 +1,99 @@
+package zk_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testserver"
+)
+
+// TestEnsemble does to the members of one ensemble what happens to members.
+func TestEnsemble(t *testing.T) {
+	e := testserver.ZooKeeperEnsemble(t)
+
+	// E7 on ZooKeeper: held through a change of leader.
+	t.Run("LeaderKilledUnderAHeldLock", func(t *testing.T) {
+		leader := e.Leader()
+		const ttl = 10 * time.Second // twice that of the promise, for busy machines
+		first := open(t, append([]string{leader.Addr()}, others(e, leader)...), fencelock.TTL(ttl))
+		lock := acquire(t, first, "n")
+		token := lock.Token()
+		leader.Kill()
+		require.NotEqual(t, leader.Addr(), e.Leader().Addr())
+		c := client(t, others(e, leader)...)
+		got := wants(t, c, open(t, others(e, leader), fencelock.TTL(ttl)), "n")
+		select { // past what the last heartbeat before could justify
+		case <-lock.Lost():
+			t.Fatal(lock.Err())
+		case <-time.After(ttl * 6 / 10):
+		}
+		require.NoError(t, lock.Err())
+		require.Equal(t, token, lock.Token())
+		require.Empty(t, got, "two holders")
+		release(t, lock)
+		next := receive(t, got)
+		require.Greater(t, next.Token(), token)
+		release(t, next)
+		empty(t, c, "n")
+		leader.Restart()
+	})
+
+	// Another member takes the session over in time, or the holder is told.
+	t.Run("MemberOfTheSessionPaused", func(t *testing.T) {
+		member, c := e.Follower(), client(t, e.Leader().Addr())
+		const ttl = 4 * time.Second
+		onlyThere := open(t, []string{member.Addr()}, fencelock.TTL(ttl))
+		anywhere := open(t, e.Addrs(), fencelock.TTL(5*ttl))
+		stuck, free := acquire(t, onlyThere, "stuck"), acquire(t, anywhere, "free")
+		member.Pause()
+		why := lost(t, stuck)
+		require.Equal(t, fencelock.Expired, why.Reason)
+		require.Len(t, queue(t, c, "stuck"), 1, "told before it is let go")
+		next := acquire(t, open(t, others(e, member), fencelock.TTL(ttl)), "stuck")
+		require.Greater(t, next.Token(), stuck.Token())
+		release(t, next)
+		select {
+		case <-free.Lost():
+			t.Fatal(free.Err())
+		case <-time.After(ttl):
+		}
+		release(t, free)
+		member.Resume()
+	})
+
+	// Z8: the follower still says that the node exists when the leader has ended
+	// the session.
+	t.Run("FollowerCutOffFromItsLeader", func(t *testing.T) {
+		leader, member := e.Leader(), e.Follower()
+		eventually(t, func() bool { return member.Mode() == "follower" }, "the member serves")
+		const ttl = time.Second // less than the time in which the follower notices
+		l := open(t, []string{member.Addr()}, fencelock.TTL(ttl))
+		c, there := client(t, leader.Addr()), client(t, member.Addr())
+		lock := acquire(t, l, "cut")
+		node := parent("cut") + "/" + queue(t, there, "cut")[0]
+		e.CutOff(member)
+		why := lost(t, lock)
+		require.Equal(t, fencelock.Expired, why.Reason)
+		require.Len(t, queue(t, c, "cut"), 1, "told before it is let go")
+		eventually(t, func() bool { return len(queue(t, c, "cut")) == 0 }, "the leader ends the session")
+		if exists, _, err := there.Exists(node); err == nil { // else the member has noticed, on a busy machine
+			require.True(t, exists, "that reads prove nothing is what this test is about")
+		}
+		next := acquire(t, open(t, []string{leader.Addr()}, fencelock.TTL(ttl*4)), "cut")
+		require.Greater(t, next.Token(), lock.Token())
+		release(t, next)
+		e.Heal(member)
+		again := acquire(t, l, "cut")
+		require.Greater(t, again.Token(), next.Token())
+		release(t, again)
+		empty(t, c, "cut")
+	})
+}
+
+func others(e *testserver.ZooKeepers, one *testserver.ZooKeeper) []string {
+	return slices.DeleteFunc(e.Addrs(), func(addr string) bool { return addr == one.Addr() })
+}
