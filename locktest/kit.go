@@ -46,7 +46,16 @@ type kit struct {
 
 func (k *kit) name() string { return newName(k) }
 
+// list returns n names, or fewer where each hold is a session of its own, which
+// is dear.
 func (k *kit) list(n int) []string {
+	if k.b.Session {
+		n = min(n, 10)
+	}
+	return k.names(n)
+}
+
+func (k *kit) names(n int) []string {
 	names := make([]string, n)
 	for i := range names {
 		names[i] = k.name()

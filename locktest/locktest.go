@@ -97,6 +97,10 @@ type Backend struct {
 	// FixedTTL says that a TTL in a call is refused, as by backends that hold by
 	// session.
 	FixedTTL bool
+
+	// Session says that a hold ends with the connection that carries it, and that
+	// each has its own.
+	Session bool
 }
 
 // cases run one after the other: they look at the whole server, or need the
@@ -197,7 +201,11 @@ func Run(t *testing.T, b Backend) {
 	s := watchStalls()
 	defer s.close()
 	var all sync.WaitGroup
-	slots := make(chan struct{}, 16) // t.Parallel would run no more than GOMAXPROCS
+	width := 16 // t.Parallel would run no more than GOMAXPROCS
+	if b.Session {
+		width = 6
+	}
+	slots := make(chan struct{}, width)
 	for _, c := range waits {
 		if !b.has(c.name) {
 			continue

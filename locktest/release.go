@@ -41,7 +41,11 @@ func releaseTwice(k *kit) {
 func releaseCutShort(k *kit) {
 	l, link := k.via()
 	other := k.locker()
-	for what, disturb := range map[string]func(){"frozen": link.Freeze, "a black hole": link.BlackHole, "cut": link.Cut} {
+	outages := map[string]func(){"frozen": link.Freeze, "a black hole": link.BlackHole}
+	if !k.b.Session { // else it ends the hold
+		outages["cut"] = link.Cut
+	}
+	for what, disturb := range outages {
 		name := k.name()
 		lock := k.acquire(l, name)
 		disturb()

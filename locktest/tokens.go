@@ -16,7 +16,7 @@ import (
 func excludesGoroutines(k *kit) {
 	l, name, rounds := k.locker(), k.name(), k.rounds(40)
 	counter, inside := 0, atomic.Int32{}
-	k.each(k.list(50), 50, func(string) error {
+	k.each(k.names(50), 50, func(string) error {
 		for range rounds {
 			lock, err := k.get(l, name)
 			if err != nil {
@@ -53,7 +53,7 @@ func tokensRise(k *kit) {
 	}
 	var tokens []fencelock.Token // guarded by the lock under test
 	var mu sync.Mutex            // and by a real one, so that a failure is no data race
-	k.each(k.list(processes*goroutines), processes*goroutines, func(string) error {
+	k.each(k.names(processes*goroutines), processes*goroutines, func(string) error {
 		mu.Lock()
 		l := lockers[0]
 		lockers = append(lockers[1:], l)

@@ -72,6 +72,9 @@ func (d *database) connect(ctx context.Context, style string, ttl time.Duration)
 		}
 	})
 	if err != nil {
+		if end, bound := ctx.Deadline(); bound && time.Now().After(end) {
+			<-ctx.Done() // the dialer has noticed it first
+		}
 		return nil, fmt.Errorf("a connection of our own: %w", err)
 	}
 	connected.Store(true)
