@@ -15,7 +15,7 @@
 //	db := testserver.SharedMariaDB(t).NewDatabase(t)  // and StartMariaDB; db.DSN() instead of URL
 //
 //	zk := testserver.StartZooKeeper(t)                // and SharedZooKeeper; zk.Ask("mntr"), zk.Sessions(), zk.Ephemerals()
-//	zks := testserver.ZooKeeperEnsemble(t)            // three; zks.Leader().Kill(), zks.CutOff(zks.Follower())
+//	zks := testserver.ZooKeeperEnsemble(t)            // three; zks.Leader().Kill(); LinkedZooKeepers for CutOff
 //
 //	p := testserver.NewProxy(t, srv.Addr())       // any protocol: Delay, Drop (black hole), Freeze, Cut, Heal, Retarget
 //	p := testserver.NewRedisProxy(t, srv.Addr())  // also single requests: DropReply, CutReply, Hold, Record and Replay

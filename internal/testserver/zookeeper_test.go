@@ -33,10 +33,14 @@ func TestZooKeeperEnsemble(t *testing.T) {
 	require.NotEqual(t, leader.Addr(), next.Addr())
 	leader.Restart()
 	require.Equal(t, "follower", leader.Mode())
+}
 
-	// A follower that is cut off gives up its leader in the end, and comes back.
-	e.CutOff(leader)
-	require.Eventually(t, func() bool { return leader.Mode() == "" }, startTime, 10*time.Millisecond)
-	e.Heal(leader)
-	require.Eventually(t, func() bool { return leader.Mode() == "follower" }, startTime, 10*time.Millisecond)
+func TestLinkedZooKeepers(t *testing.T) {
+	e := LinkedZooKeepers(t)
+	follower := e.Follower()
+	e.CutOff(follower)
+	require.Equal(t, "follower", follower.Mode(), "it does not know yet")
+	require.Eventually(t, func() bool { return follower.Mode() == "" }, startTime, 10*time.Millisecond)
+	e.Heal(follower)
+	require.Eventually(t, func() bool { return follower.Mode() == "follower" }, startTime, 10*time.Millisecond)
 }

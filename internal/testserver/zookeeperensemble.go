@@ -15,12 +15,24 @@ type ZooKeepers struct {
 	tb      testing.TB
 	Members []*ZooKeeper
 
-	// links[i][j] is on the way from member i, as a follower, to member j, as its leader.
+	// links[i][j], if there are any, is on the way from member i, as a follower, to member j, as its leader.
 	links [][]*Proxy
 }
 
 // ZooKeeperEnsemble starts an ensemble of three. args are those of StartZooKeeper.
 func ZooKeeperEnsemble(tb testing.TB, args ...string) *ZooKeepers {
+	tb.Helper()
+	return startEnsemble(tb, false, args)
+}
+
+// LinkedZooKeepers starts an ensemble of three in which a follower can be cut off from its leader. Elections take seconds
+// there: a follower that is too early finds a link where it expects a port that is still closed.
+func LinkedZooKeepers(tb testing.TB, args ...string) *ZooKeepers {
+	tb.Helper()
+	return startEnsemble(tb, true, args)
+}
+
+func startEnsemble(tb testing.TB, linked bool, args []string) *ZooKeepers {
 	tb.Helper()
 	const size = 3
 	e, java := &ZooKeepers{tb: tb}, javaProgram(tb, zooAdvice)
@@ -41,7 +53,7 @@ func ZooKeeperEnsemble(tb testing.TB, args ...string) *ZooKeepers {
 		config, links := slices.Clone(args), make([]*Proxy, size)
 		for j := range size {
 			leader := quorum[j]
-			if j != i {
+			if linked && j != i {
 				links[j] = NewProxy(tb, loopback(leader))
 				leader = port(links[j].Addr())
 			}
@@ -97,7 +109,7 @@ func (e *ZooKeepers) in(mode string) (found *ZooKeeper) {
 	return found
 }
 
-// CutOff swallows what the follower says to its leader and what it hears, until Heal: for a while, syncLimit ticks, it
+// CutOff, of LinkedZooKeepers, swallows what the follower says to its leader and what it hears, until Heal: for a while, syncLimit ticks, it
 // does not know and answers reads.
 func (e *ZooKeepers) CutOff(follower *ZooKeeper) {
 	e.each(follower, func(p *Proxy) { p.Drop(Both) })
@@ -107,10 +119,16 @@ func (e *ZooKeepers) CutOff(follower *ZooKeeper) {
 func (e *ZooKeepers) Heal(follower *ZooKeeper) { e.each(follower, (*Proxy).Heal) }
 
 func (e *ZooKeepers) each(follower *ZooKeeper, f func(*Proxy)) {
+	e.tb.Helper()
+	found := false
 	for _, p := range e.links[slices.Index(e.Members, follower)] {
 		if p != nil {
 			f(p)
+			found = true
 		}
+	}
+	if !found {
+		e.tb.Fatal("testserver: only LinkedZooKeepers have links")
 	}
 }
 
