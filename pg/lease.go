@@ -52,6 +52,9 @@ func (l *leases) Try(ctx context.Context, r lease.Request) (lease.Grant, error) 
 	if r.Min == math.MaxInt64 {
 		return lease.Grant{}, sqlkit.Exhausted(r.Min)
 	}
+	if left := l.turns.others(r.Key); left > 0 {
+		return lease.Grant{}, &fencelock.HeldError{For: left}
+	}
 	for range races {
 		a, err := l.acquire(ctx, r)
 		if code(err) == outOfRange {
@@ -158,6 +161,9 @@ func (l *leases) Release(ctx context.Context, r lease.Request, _ lease.Grant) er
 	var told *bool
 	_, err := l.db.row(ctx, l.db.t.sql("release.sql"), []any{keyArg(r.Key), r.Attempt}, &told)
 	if !errors.Is(err, pgx.ErrNoRows) {
+		if err == nil && told != nil && l.db.path.Load() == pooler {
+			l.turns.leave(r.Key)
+		}
 		return err
 	}
 	v, err := l.look(ctx, r.Key)

@@ -31,9 +31,11 @@ const (
 type listener struct {
 	db *database
 
-	mu    sync.Mutex
-	waits map[sqlkit.Key]map[*wait]bool
-	run   *run // nil: not running
+	mu       sync.Mutex
+	waits    map[sqlkit.Key]map[*wait]bool
+	run      *run         // nil: not running
+	lookouts sqlkit.Group // behind a pooler, see lease_poll.go
+	turns    turns
 }
 
 // run is one life of the listener's goroutine.
@@ -59,7 +61,7 @@ var errPooler = errors.New("a pooler does not pass on notifications")
 // wait poll meanwhile, and are told to try again once the subscription stands.
 func (l *listener) Wake(ctx context.Context, key string) (<-chan struct{}, error) {
 	if l.db.path.Load() == pooler {
-		return nil, errPooler
+		return l.lookOut(ctx, key), nil
 	}
 	id, w := sqlkit.KeyOf(key), &wait{woken: make(chan struct{}, 1)}
 	l.mu.Lock()
@@ -98,6 +100,9 @@ func (l *listener) remove(id sqlkit.Key, w *wait) {
 
 // Idle implements lease.Idler.
 func (l *listener) Idle(ctx context.Context) error {
+	if err := l.lookouts.Wait(ctx); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	r := l.run
 	l.mu.Unlock()

@@ -230,3 +230,21 @@ func TestOnlyRefusesWhatHasNoMeaning(t *testing.T) {
 	_, err = Only("pg", "NewFence", []fencelock.Option{mine}, option.Prefix)
 	require.Error(t, err, "another backend's option")
 }
+
+func TestGroupIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Group
+		require.NoError(t, g.Wait(t.Context()))
+		end := make(chan struct{})
+		for range 3 {
+			g.Go(func() { <-end })
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, g.Wait(ctx), context.DeadlineExceeded)
+		time.AfterFunc(time.Minute, func() { close(end) })
+		start := time.Now()
+		require.NoError(t, g.Wait(t.Context()))
+		require.Equal(t, time.Minute, time.Since(start))
+	})
+}
