@@ -31,6 +31,9 @@ func (d *driver) clear(p *place) *clearing {
 	defer d.mu.Unlock()
 	if p.clearing == nil {
 		d.active--
+		if p.guard != nil {
+			p.guard.Stop()
+		}
 		d.sweep(p)
 		return p.clearing
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	gozk "github.com/go-zookeeper/zk"
@@ -21,6 +22,8 @@ type driver struct {
 	tree   tree
 	acl    []gozk.ACL
 	lose   func(lease.Request, fencelock.LostError) // tells the engine of a deleted node
+
+	modest atomic.Bool // a parent may not be changed
 
 	crew sync.WaitGroup // of sessions and clean-ups
 
@@ -92,9 +95,13 @@ func (d *driver) Queue(ctx context.Context, r lease.Request) (lease.Grant, error
 	return lease.Grant{}, err
 }
 
-// again asks where p stands after something has changed ahead of it, and confirms
-// at the same time that it stands there at all.
+// again asks where p stands after something has changed ahead of it. If the last
+// confirmed write was long ago, another one confirms at the same time that it
+// stands there at all.
 func (d *driver) again(ctx context.Context, p *place) (next string, err error) {
+	if time.Since(p.since) < p.s.lease()/4 {
+		return d.stand(ctx, p)
+	}
 	confirmed := make(chan error, 1)
 	go func() { confirmed <- d.confirm(ctx, p) }()
 	next, err = d.stand(ctx, p)

@@ -3,6 +3,7 @@ package zk
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ type place struct {
 	since   time.Time // sending of the last confirmed write
 	zxid    int64     // of the node's creation
 	watched atomic.Pointer[conn]
+	guard   *time.Timer   // starts the watch of its own node; guarded by driver.mu
 	deleted chan struct{} // receives when the node was seen to be gone
 
 	pending chan struct{} // closed when no create is on its way; what follows may be read then
@@ -78,11 +80,20 @@ func (d *driver) queue(ctx context.Context, p *place) (next string, err error) {
 	if err := d.create(ctx, p); err != nil {
 		return "", err
 	}
-	if next, err = d.stand(ctx, p); err != nil {
+	if p.zxid == 0 {
+		stat, err := d.know(ctx, p)
+		if err != nil {
+			return "", err
+		}
+		p.zxid = stat.Czxid
+	}
+	p.s.saw(p.zxid)
+	// No use to wait for what cannot be granted.
+	if _, _, err = block(p.zxid, p.r.Min, 1); err != nil {
 		return "", err
 	}
-	_, _, err = block(p.zxid, p.r.Min, 1) // no use to wait for what cannot be granted
-	return next, err
+	d.watchLater(p)
+	return d.stand(ctx, p)
 }
 
 // create makes the node. Its name carries the attempt, so that it is found again
@@ -96,23 +107,22 @@ func (d *driver) create(ctx context.Context, p *place) error {
 		}
 		pending := make(chan struct{})
 		p.pending = pending
-		sent, err := do(ctx, c, func(zk *gozk.Conn) (time.Time, error) {
+		m, err := do(ctx, c, func(zk *gozk.Conn) (made, error) {
 			defer close(pending)
-			sent := time.Now()
-			path, err := zk.Create(p.parent+"/"+nodeName(p.r.Attempt), nil, gozk.FlagEphemeralSequential, d.acl)
+			m, err := d.make(zk, p.parent, p.parent+"/"+nodeName(p.r.Attempt))
 			if err == nil {
-				p.path = path
+				p.path = m.path
 			} else if broken(err) {
 				p.unsure = true
 			}
-			return sent, err
+			return m, err
 		})
 		if errors.As(err, new(unsent)) {
 			close(pending)
 		}
 		switch again, err := p.s.judge(ctx, c, err); {
 		case err == nil && !again:
-			p.since = sent // the creation is a write
+			p.since, p.zxid = m.sent, m.zxid // the creation is a write
 			return nil
 		case errors.Is(err, gozk.ErrNoNode):
 			if err := d.container(ctx, p.s, p.parent); err != nil {
@@ -126,6 +136,34 @@ func (d *driver) create(ctx context.Context, p *place) error {
 			}
 		}
 	}
+}
+
+// made is what a creation has made.
+type made struct {
+	sent time.Time
+	path string
+	zxid int64 // 0 if the answer does not say
+}
+
+// make creates a node in the queue. A change of the parent in the same step says
+// which zxid that had, unless we may not change the parent.
+func (d *driver) make(zk *gozk.Conn, parent, path string) (m made, err error) {
+	m.sent = time.Now()
+	if !d.modest.Load() {
+		results, err := zk.Multi(
+			&gozk.CreateRequest{Path: path, Acl: d.acl, Flags: gozk.FlagEphemeralSequential},
+			&gozk.SetDataRequest{Path: parent, Version: -1})
+		switch {
+		case err == nil && len(results) == 2:
+			m.path, m.zxid = results[0].String, results[1].Stat.Mzxid
+			return m, nil
+		case len(results) < 2 || !errors.Is(results[1].Error, gozk.ErrNoAuth):
+			return m, err
+		}
+		d.modest.Store(true)
+	}
+	m.path, err = zk.Create(path, nil, gozk.FlagEphemeralSequential, d.acl)
+	return m, err
 }
 
 // container makes a node that the server removes again when it has lost its last
@@ -197,16 +235,14 @@ func (d *driver) taken(ctx context.Context, p *place) (bool, error) {
 // stand returns the node that is ahead of p's, "" if none is: then none ever will
 // be.
 func (d *driver) stand(ctx context.Context, p *place) (next string, err error) {
-	known := make(chan error, 1)
-	go func() { known <- d.know(ctx, p) }()
 	children, err := queued(ctx, p.s, p.parent)
-	if e := <-known; err == nil {
-		err = e
-	}
 	if err != nil {
 		return "", err
 	}
 	own := p.path[len(p.parent)+1:]
+	if !slices.Contains(children, own) {
+		return "", &fencelock.LostError{Reason: fencelock.Deleted}
+	}
 	next = ahead(children, own)
 	var latest int64
 	for _, tie := range tied(children, own) {
@@ -224,10 +260,7 @@ func (d *driver) stand(ctx context.Context, p *place) (next string, err error) {
 
 // created returns the change that created a node, 0 if it is gone.
 func created(ctx context.Context, s *session, path string) (zxid int64, err error) {
-	stat, err := ask(ctx, s, func(zk *gozk.Conn) (*gozk.Stat, error) {
-		_, stat, err := zk.Get(path)
-		return stat, err
-	})
+	stat, err := look(ctx, s, path)
 	if errors.Is(err, gozk.ErrNoNode) {
 		return 0, nil
 	}
@@ -237,14 +270,41 @@ func created(ctx context.Context, s *session, path string) (zxid int64, err erro
 	return stat.Czxid, nil
 }
 
+func look(ctx context.Context, s *session, path string) (*gozk.Stat, error) {
+	return ask(ctx, s, func(zk *gozk.Conn) (*gozk.Stat, error) {
+		_, stat, err := zk.Get(path)
+		return stat, err
+	})
+}
+
+// guardAfter is how long a node lives before it is watched for its own sake: most
+// are gone by then and cost nothing.
+const guardAfter = 250 * time.Millisecond
+
+func (d *driver) watchLater(p *place) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p.clearing != nil {
+		return
+	}
+	p.guard = time.AfterFunc(guardAfter, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if p.clearing == nil {
+			d.crew.Go(func() { _, _ = d.know(context.Background(), p) }) // else the next renewal does
+		}
+	})
+}
+
 // know watches p's own node, once a connection, and makes sure that it is ours.
-func (d *driver) know(ctx context.Context, p *place) error {
+func (d *driver) know(ctx context.Context, p *place) (*gozk.Stat, error) {
 	for {
 		c, err := p.s.await(ctx)
-		if err != nil || p.watched.Load() == c {
-			return err
+		if err != nil {
+			return nil, err
 		}
 		stat, err := c.watch(ctx, p.path, &watcher{func(deleted bool) {
+			p.watched.CompareAndSwap(c, nil)
 			if deleted {
 				select {
 				case p.deleted <- struct{}{}:
@@ -254,30 +314,22 @@ func (d *driver) know(ctx context.Context, p *place) error {
 				d.clear(p)
 			}
 		}})
+		if err == nil && stat == nil { // somebody here watches it, too
+			stat, err = look(ctx, p.s, p.path)
+		}
 		if again, err := p.s.judge(ctx, c, err); again {
 			continue
 		} else if errors.Is(err, gozk.ErrNoNode) {
-			return &fencelock.LostError{Reason: fencelock.Deleted}
+			return nil, &fencelock.LostError{Reason: fencelock.Deleted}
 		} else if err != nil {
-			return err
-		}
-		p.watched.Store(c)
-		if stat == nil { // somebody here watched it before
-			stat, err = ask(ctx, p.s, func(zk *gozk.Conn) (*gozk.Stat, error) {
-				_, stat, err := zk.Get(p.path)
-				return stat, err
-			})
-			if err != nil {
-				return err
-			}
+			return nil, err
 		}
 		if stat.EphemeralOwner != p.s.identity() {
 			// A node of a session that is ending: held by it, the lock would go at once.
-			return &fencelock.LostError{Reason: fencelock.SessionGone}
+			return nil, &fencelock.LostError{Reason: fencelock.SessionGone}
 		}
-		p.zxid = stat.Czxid
-		p.s.saw(stat.Czxid)
-		return nil
+		p.watched.Store(c)
+		return stat, nil
 	}
 }
 
@@ -286,8 +338,8 @@ func (d *driver) watchAgain(ctx context.Context, p *place) {
 	p.s.mu.Lock()
 	c := p.s.conn
 	p.s.mu.Unlock()
-	if c != p.watched.Load() {
-		_ = d.know(ctx, p) // else the next renewal does
+	if c != nil && c != p.watched.Load() {
+		_, _ = d.know(ctx, p)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 
 // registerWorkers registers what other processes do in these tests.
 func registerWorkers() {
+	testserver.RegisterWorker("fight", fight)
+
 	// hold acquires the name args[1] on the servers args[0] with the TTL args[2],
 	// says so and holds it until its input ends.
 	testserver.RegisterWorker("hold", func(args []string, in io.Reader, out io.Writer) error {

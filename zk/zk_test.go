@@ -126,6 +126,26 @@ func TestTryAcquireOfATakenLockWritesNothing(t *testing.T) {
 	release(t, lock)
 }
 
+// An ACL of the parent may forbid to change it.
+func TestNoRightToChangeTheParent(t *testing.T) {
+	z := testserver.SharedZooKeeper(t)
+	c, name := client(t, z.Addr()), t.Name()
+	_, err := c.Create("/fencelock", nil, gozk.FlagPersistent, gozk.WorldACL(gozk.PermAll))
+	if err != gozk.ErrNodeExists {
+		require.NoError(t, err)
+	}
+	_, err = c.Create(parent(name), []byte("data"), gozk.FlagPersistent, gozk.WorldACL(gozk.PermRead|gozk.PermCreate|gozk.PermDelete))
+	require.NoError(t, err)
+	lock := acquire(t, open(t, one(z)), name)
+	_, stat, err := c.Get(parent(name) + "/" + queue(t, c, name)[0])
+	require.NoError(t, err)
+	require.EqualValues(t, stat.Czxid, lock.Token()>>12)
+	got := wants(t, c, open(t, one(z)), name)
+	release(t, lock)
+	release(t, receive(t, got))
+	empty(t, c, name)
+}
+
 // Z2
 func TestForeignChildrenAreIgnored(t *testing.T) {
 	z := testserver.SharedZooKeeper(t)
@@ -238,7 +258,7 @@ func TestAReleaseWakesOneWaiter(t *testing.T) {
 		lock = receive(t, got)
 	}
 	release(t, lock)
-	// Each node is watched by its owner and by the one behind it.
+	// Each node is watched by the one behind it and, if it lives long, by its owner.
 	require.LessOrEqual(t, events("deleted")-deleted, 2*(waiters+1))
 	require.Equal(t, children, events("children"))
 	require.Equal(t, changed, events("changed"))

@@ -1,0 +1,173 @@
+package zk_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gozk "github.com/go-zookeeper/zk"
+
+	"github.com/fencelock/fencelock/internal/testserver"
+	"github.com/fencelock/fencelock/zk"
+)
+
+// BenchmarkUncontended compares with go-zookeeper's Lock, in turns, so that what
+// else the machine does falls on both.
+func BenchmarkUncontended(b *testing.B) {
+	for _, start := range []struct {
+		name string
+		f    func() []string
+	}{
+		{"single", func() []string { return one(testserver.StartZooKeeper(b, noReaping)) }},
+		{"ensemble", func() []string { return testserver.ZooKeeperEnsemble(b, noReaping).Addrs()[:1] }},
+	} {
+		b.Run(start.name, func(b *testing.B) {
+			addrs := start.f()
+			ctx, l := context.Background(), open(b, addrs)
+			theirs := gozk.NewLock(client(b, addrs...), "/theirs/n", gozk.WorldACL(gozk.PermAll))
+			ours := func() error {
+				lock, err := l.Acquire(ctx, "n")
+				if err != nil {
+					return err
+				}
+				return lock.Release(ctx)
+			}
+			peers := func() error {
+				if err := theirs.Lock(); err != nil {
+					return err
+				}
+				return theirs.Unlock()
+			}
+			run := func(n int, f func() error) time.Duration {
+				start := time.Now()
+				for range n {
+					if err := f(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				return time.Since(start)
+			}
+			run(50, ours)
+			run(50, peers)
+			var a, p time.Duration
+			b.ResetTimer()
+			for done := 0; done < b.N; done += 20 {
+				n := min(20, b.N-done)
+				a += run(n, ours)
+				p += run(n, peers)
+			}
+			b.ReportMetric(float64(b.N)/a.Seconds(), "ours/s")
+			b.ReportMetric(float64(b.N)/p.Seconds(), "peer/s")
+			b.ReportMetric(float64(p)/float64(a), "ratio")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkHotName has four processes with ten goroutines each fight for one name,
+// in turns with go-zookeeper's Lock.
+func BenchmarkHotName(b *testing.B) {
+	for _, goroutines := range []int{1, 10} {
+		b.Run(fmt.Sprintf("4x%d", goroutines), func(b *testing.B) {
+			z := testserver.StartZooKeeper(b, noReaping)
+			workers := map[string][]*testserver.Worker{}
+			for _, kind := range []string{"ours", "peer"} {
+				for range 4 {
+					workers[kind] = append(workers[kind], testserver.StartWorker(b, "fight", kind, z.Addr(), strconv.Itoa(goroutines)))
+				}
+			}
+			locks := map[string]float64{}
+			rounds := 0
+			for b.Loop() {
+				rounds++
+				for kind, ws := range workers {
+					for _, w := range ws {
+						w.Send("1s")
+					}
+					for _, w := range ws {
+						n, err := strconv.Atoi(w.Line())
+						if err != nil {
+							b.Fatal(err)
+						}
+						locks[kind] += float64(n)
+					}
+				}
+			}
+			b.ReportMetric(locks["ours"]/float64(rounds), "ours/s")
+			b.ReportMetric(locks["peer"]/float64(rounds), "peer/s")
+			b.ReportMetric(locks["ours"]/locks["peer"], "ratio")
+		})
+	}
+}
+
+// fight acquires and releases one name for the times that in says, and says how
+// often.
+func fight(args []string, in io.Reader, out io.Writer) error {
+	kind, addrs := args[0], strings.Split(args[1], ",")
+	goroutines, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	l, err := zk.New(addrs)
+	if err != nil {
+		return err
+	}
+	defer l.Close(ctx)
+	c, _, err := gozk.Connect(addrs, 20*time.Second, gozk.WithLogger(silent{}))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	cycles := make([]func() error, goroutines)
+	for i := range cycles {
+		theirs := gozk.NewLock(c, "/theirs/hot", gozk.WorldACL(gozk.PermAll))
+		cycles[i] = func() error {
+			if err := theirs.Lock(); err != nil {
+				return err
+			}
+			return theirs.Unlock()
+		}
+		if kind == "ours" {
+			cycles[i] = func() error {
+				lock, err := l.Acquire(ctx, "hot")
+				if err != nil {
+					return err
+				}
+				return lock.Release(ctx)
+			}
+		}
+	}
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		d, err := time.ParseDuration(lines.Text())
+		if err != nil {
+			return err
+		}
+		end, counts, errs := time.Now().Add(d), make([]int, goroutines), make([]error, goroutines)
+		var all sync.WaitGroup
+		for i, cycle := range cycles {
+			all.Go(func() {
+				for errs[i] == nil && time.Now().Before(end) {
+					errs[i] = cycle()
+					counts[i]++
+				}
+			})
+		}
+		all.Wait()
+		sum := 0
+		for i, n := range counts {
+			if errs[i] != nil {
+				return errs[i]
+			}
+			sum += n
+		}
+		fmt.Fprintln(out, sum)
+	}
+	return nil
+}
