@@ -32,6 +32,7 @@ var backends = map[string]client{
 	"mem":     {},
 	"redis":   goRedis,
 	"redlock": goRedis,
+	"zk":      {module: "github.com/go-zookeeper/zk"},
 }
 
 type listed struct {
