@@ -1,10 +1,13 @@
 package sql
 
 import (
+	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	_ "github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -37,18 +40,34 @@ func TestPostgresExamplesDoWhatThePageSays(t *testing.T) {
 	require.NoError(t, payInvoice(ctx, pool, locker, "a"))
 	require.Equal(t, []string{"5"}, db.Strings("SELECT paid FROM invoices WHERE id = 'a'"))
 
+	require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		fence, err := pg.NewFence(tx)
+		require.NoError(t, err)
+		return fence.Admit(ctx, "b", later())
+	}))
+	require.ErrorIs(t, payInvoice(ctx, pool, locker, "b"), fencelock.ErrStale)
+
 	require.NoError(t, renameInvoice(ctx, pool, "a", "first", 10))
 	require.NoError(t, renameInvoice(ctx, pool, "a", "second", 11))
 	require.ErrorIs(t, renameInvoice(ctx, pool, "a", "late", 10), fencelock.ErrStale)
 	require.ErrorIs(t, renameInvoice(ctx, pool, "none", "", 11), pg.ErrNoRow)
 	require.Equal(t, []string{"second|11"}, db.Strings("SELECT title, fence_token FROM invoices WHERE id = 'a'"))
 
-	var add []func() error
-	for range 20 {
-		add = append(add, func() error { return addToInvoice(ctx, pool, "b", 1) })
-	}
-	all(t, add)
-	require.Equal(t, []string{"20|t"}, db.Strings("SELECT total, version > 0 FROM invoices WHERE id = 'b'"))
+	tx, err := pool.Begin(ctx)
+	require.NoError(t, err)
+	defer tx.Rollback(context.Background())
+	_, err = pg.TxLock(ctx, tx, "b")
+	require.NoError(t, err)
+	_, err = tx.Exec(ctx, "UPDATE invoices SET total = 100 WHERE id = 'b'")
+	require.NoError(t, err)
+	added := make(chan error, 1)
+	go func() { added <- addToInvoice(ctx, pool, "b", 1) }()
+	await(t, func() bool {
+		return len(db.Strings("SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")) == 1
+	})
+	require.NoError(t, tx.Commit(ctx))
+	require.NoError(t, <-added)
+	require.Equal(t, []string{"101|t"}, db.Strings("SELECT total, version > 0 FROM invoices WHERE id = 'b'"), "it has read what was written before")
 }
 
 func TestMySQLExamplesDoWhatThePageSays(t *testing.T) {
@@ -65,23 +84,35 @@ func TestMySQLExamplesDoWhatThePageSays(t *testing.T) {
 
 	require.NoError(t, payInvoiceMySQL(ctx, db, locker, "a"))
 	require.Equal(t, []string{"5"}, server.Strings("SELECT paid FROM invoices WHERE id = 'a'"))
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	fence, err := mysql.NewFence(tx)
+	require.NoError(t, err)
+	require.NoError(t, fence.Admit(ctx, "b", later()))
+	require.NoError(t, tx.Commit())
+	require.ErrorIs(t, payInvoiceMySQL(ctx, db, locker, "b"), fencelock.ErrStale)
 
-	var add []func() error
-	for range 20 {
-		add = append(add, func() error { return addToInvoiceMySQL(ctx, db, "b", 1) })
-	}
-	all(t, add)
-	require.Equal(t, []string{"20|1"}, server.Strings("SELECT total, version > 0 FROM invoices WHERE id = 'b'"))
+	tx, err = db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	_, err = mysql.TxLock(ctx, tx, "b")
+	require.NoError(t, err)
+	_, err = tx.ExecContext(ctx, "UPDATE invoices SET total = 100 WHERE id = 'b'")
+	require.NoError(t, err)
+	added := make(chan error, 1)
+	go func() { added <- addToInvoiceMySQL(ctx, db, "b", 1) }()
+	await(t, func() bool {
+		return server.Strings("SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")[0] == "1"
+	})
+	require.NoError(t, tx.Commit())
+	require.NoError(t, <-added)
+	require.Equal(t, []string{"101|1"}, server.Strings("SELECT total, version > 0 FROM invoices WHERE id = 'b'"), "it has read what was written before")
 }
 
-// all runs some functions at the same time.
-func all(t *testing.T, fs []func() error) {
+// later is a token above those of the next hour.
+func later() fencelock.Token { return fencelock.Token(time.Now().Add(time.Hour).UnixMicro()) }
+
+func await(t *testing.T, done func() bool) {
 	t.Helper()
-	errs := make(chan error, len(fs))
-	for _, f := range fs {
-		go func() { errs <- f() }()
-	}
-	for range fs {
-		require.NoError(t, <-errs)
-	}
+	require.Eventually(t, done, time.Minute, 5*time.Millisecond)
 }
