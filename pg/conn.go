@@ -105,8 +105,8 @@ func (d *database) settle(ctx context.Context, pc *pgx.Conn, name string, ttl ti
 		// A client that has gone must not stay in a queue (14).
 		{"client_connection_check_interval", ms(min(ttl/3, time.Second))},
 		{"lock_timeout", ms(slice)},
-		{"statement_timeout", ms(2 * slice)},
-		{"transaction_timeout", "0"}, // a lock may be held for longer
+		{"statement_timeout", ms(slice + 30*time.Second)}, // nothing else takes nearly as long
+		{"transaction_timeout", "0"},                      // a lock may be held for longer
 		{"default_transaction_isolation", "read committed"},
 	}
 	var names, values []string
