@@ -58,7 +58,7 @@ func Start(name string, config any) (*Process, error) {
 	}
 	p := &Process{cmd: exec.Command(program), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), name+"="+string(text))
-	p.cmd.Stderr = os.Stderr
+	p.cmd.Stderr, p.cmd.SysProcAttr = os.Stderr, dieWithParent()
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
