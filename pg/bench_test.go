@@ -47,7 +47,8 @@ func BenchmarkLease(b *testing.B) {
 	server := testserver.StartPostgres(b, "fsync=on")
 	migrate(b, server)
 	pool := connect(b, server.URL())
-	ctx := context.Background()
+	ctx, cancel := context.WithCancel(context.Background()) // as a request's
+	defer cancel()
 	if _, err := pool.Exec(ctx, `CREATE TABLE plain (key text PRIMARY KEY, owner text, expires_at timestamptz) WITH (fillfactor = 50)`); err != nil {
 		b.Fatal(err)
 	}

@@ -113,6 +113,9 @@ func TestDeadAttemptsStayDead(t *testing.T) {
 		require.NoError(t, d.Undo(soon(t), r), "it may be repeated")
 		dead = append(dead, r)
 	}
+	n, err := Prune(soon(t), d.db.pool)
+	require.NoError(t, err)
+	require.Zero(t, n, "their traces are not old")
 	require.Equal(t, []string{"32"}, server.Strings("SELECT cardinality(dead) FROM fencelock_locks"))
 	for _, r := range dead[8:] {
 		require.ErrorIs(t, second(d.Try(soon(t), r)), fencelock.ErrLost)

@@ -1,7 +1,6 @@
 package pg_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -161,9 +160,6 @@ func TestPruneTakesOnlyWhatIsOldAndFree(t *testing.T) {
 	for _, name := range []string{"old", "new", "busy"} {
 		cycle(t, l, name)
 	}
-	ctx, cancel := context.WithCancel(long(t)) // an attempt that was given up: its tombstone is not old
-	cancel()
-	_, _ = l.Acquire(ctx, "given up")
 	week := 7 * 24 * time.Hour
 	server.Exec("UPDATE fencelock_locks SET token = token - $1::bigint WHERE name <> 'fencelock/new'", (week + time.Hour).Microseconds())
 	server.Exec("INSERT INTO fencelock_rows SELECT key, name FROM fencelock_locks")
