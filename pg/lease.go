@@ -43,8 +43,8 @@ type leases struct {
 
 func newLeases(d *database) *leases { return &leases{d, newListener(d)} }
 
-// races is how often an attempt looks again after somebody got in between its
-// look and its write.
+// races is how often an attempt is made again after a refusal whose reason had
+// gone when it was looked for.
 const races = 10
 
 // Try implements lease.Driver.
@@ -55,45 +55,47 @@ func (l *leases) Try(ctx context.Context, r lease.Request) (lease.Grant, error) 
 	if left := l.turns.others(r.Key); left > 0 {
 		return lease.Grant{}, &fencelock.HeldError{For: left}
 	}
+	ttl := fromMicros(micros(r.TTL))
 	for range races {
-		a, err := l.acquire(ctx, r)
-		if code(err) == outOfRange {
+		g := lease.Grant{TTL: ttl}
+		args := []any{keyArg(r.Key), sqlkit.Label(r.Key), r.Attempt, micros(r.TTL), int64(r.Min) + 1, max(1, r.Tokens())}
+		sent, err := l.db.row(ctx, l.db.t.sql("acquire.sql"), args, &g.First, &g.Last)
+		switch {
+		case err == nil:
+			g.Since = sent
+			return g, nil
+		case code(err) == outOfRange:
 			return lease.Grant{}, sqlkit.Exhausted(r.Min)
-		} else if err != nil {
+		case !errors.Is(err, pgx.ErrNoRows):
 			return lease.Grant{}, definite(err)
 		}
-		switch ttl := time.Duration(micros(r.TTL)) * time.Microsecond; {
-		case a.first != nil:
-			return lease.Grant{First: *a.first, Last: *a.last, Since: a.sent, TTL: ttl}, nil
-		case a.dead:
+		var why refusal
+		sent, err = l.db.row(ctx, l.db.t.sql("refused.sql"), []any{keyArg(r.Key), r.Attempt},
+			&why.now, &why.counter, &why.mine, &why.first, &why.last, &why.left, &why.dead)
+		left := fromMicros(why.left)
+		switch {
+		case err != nil:
+			return lease.Grant{}, definite(err)
+		case why.dead:
 			return lease.Grant{}, &fencelock.LostError{Reason: fencelock.Deleted}
-		case a.mine && a.left > 0: // a duplicate of it has been here; part of the TTL is gone
-			return lease.Grant{First: a.seenFirst, Last: a.seenLast, Since: a.sent.Add(fromMicros(a.left) - ttl), TTL: ttl}, nil
-		case a.left > 0:
-			return lease.Grant{}, &fencelock.HeldError{For: fromMicros(a.left)}
-		case int64(r.Min)-sqlkit.Day > max(a.counter, a.now):
-			return lease.Grant{}, sqlkit.Ahead(r.Min, max(a.counter, a.now))
+		case why.mine && left > 0: // a duplicate of it has been here; part of the TTL is gone
+			return lease.Grant{First: why.first, Last: why.last, Since: sent.Add(left - ttl), TTL: ttl}, nil
+		case left > 0:
+			return lease.Grant{}, &fencelock.HeldError{For: left}
+		case int64(r.Min)-sqlkit.Day > max(why.counter, why.now):
+			return lease.Grant{}, sqlkit.Ahead(r.Min, max(why.counter, why.now))
 		}
 	}
-	return lease.Grant{}, &fencelock.HeldError{}
+	return lease.Grant{}, &fencelock.HeldError{} // by others, one after the other
 }
 
-// answer is what acquire.sql says: what was got, and what was seen before.
-type answer struct {
-	sent                time.Time
-	first, last         *fencelock.Token // nil: not granted
-	now, counter        int64
-	mine                bool
-	seenFirst, seenLast fencelock.Token
-	left                int64
-	dead                bool
-}
-
-func (l *leases) acquire(ctx context.Context, r lease.Request) (a answer, err error) {
-	args := []any{keyArg(r.Key), sqlkit.Label(r.Key), r.Attempt, micros(r.TTL), int64(r.Min) + 1, max(1, r.Tokens())}
-	a.sent, err = l.db.row(ctx, l.db.t.sql("acquire.sql"), args,
-		&a.first, &a.last, &a.now, &a.counter, &a.mine, &a.seenFirst, &a.seenLast, &a.left, &a.dead)
-	return a, err
+// refusal is what refused.sql says.
+type refusal struct {
+	now, counter int64
+	mine         bool
+	first, last  fencelock.Token
+	left         int64
+	dead         bool
 }
 
 // batch is how many renewals share a statement: what was confirmed before a time-out counts.
