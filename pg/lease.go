@@ -20,7 +20,8 @@ import (
 // NewLease returns a Locker whose locks are rows with an expiry. An acquire is
 // one statement and one commit through the pool, and so is a release; a holder
 // keeps no connection. It works behind poolers such as PgBouncer in transaction
-// mode, where it polls.
+// mode, where it polls, and where a process that has released a lock for which
+// others wait is refused for the next 20 ms, so that they get their turn.
 //
 // Elsewhere waiting processes are woken by NOTIFY, for which a Locker opens one
 // connection of its own with its first waiter, outside the pool, and keeps it
