@@ -17,11 +17,13 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	z := testserver.StartZooKeeper(t, noReaping)
 	conform(t, []string{z.Addr()}, func() *testserver.ZooKeeper { return z })
 }
 
 func TestConformanceOfAnEnsemble(t *testing.T) {
+	t.Parallel()
 	e := testserver.ZooKeeperEnsemble(t, noReaping)
 	leader := e.Leader()
 	conform(t, e.Addrs(), func() *testserver.ZooKeeper { return leader })

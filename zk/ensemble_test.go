@@ -13,7 +13,9 @@ import (
 
 // TestEnsemble does to the members of one ensemble what happens to members.
 func TestEnsemble(t *testing.T) {
+	t.Parallel()
 	e := testserver.ZooKeeperEnsemble(t)
+	t.Run("Fence", func(t *testing.T) { fences(t, e.Addrs()) })
 
 	// E7 on ZooKeeper: held through a change of leader.
 	t.Run("LeaderKilledUnderAHeldLock", func(t *testing.T) {
@@ -69,6 +71,7 @@ func TestEnsemble(t *testing.T) {
 // Z8: the follower still says that the node exists when the leader has ended the
 // session.
 func TestFollowerCutOffFromItsLeader(t *testing.T) {
+	t.Parallel()
 	e := testserver.LinkedZooKeepers(t)
 	leader, member := e.Leader(), e.Follower()
 	const ttl = time.Second // less than the time in which the follower notices

@@ -23,6 +23,7 @@ import (
 
 // Z1, on a real server: its snapshot is given a counter shortly before the wrap.
 func TestOneHolderWhereTheCounterWraps(t *testing.T) {
+	t.Parallel()
 	z := testserver.StartZooKeeper(t, noReaping, "-Dzookeeper.digest.enabled=false")
 	release(t, acquire(t, open(t, one(z)), "n"))
 	z.Restart() // takes a snapshot of what it has
@@ -163,6 +164,7 @@ func TestANodeOfAnotherSessionIsNotTakenForOurs(t *testing.T) {
 // Z5, Z6: the session expires while nothing is heard of the server. The holder is
 // told before, and the Locker works again.
 func TestASessionThatExpiredIsReplaced(t *testing.T) {
+	t.Parallel()
 	const ttl = 2 * time.Second
 	z := testserver.StartZooKeeper(t)
 	p, c := testserver.NewProxy(t, z.Addr()), client(t, z.Addr())
@@ -188,6 +190,7 @@ func TestASessionThatExpiredIsReplaced(t *testing.T) {
 
 // A server that restarts gives its sessions back; the lock is held all the time.
 func TestAServersRestartIsSurvived(t *testing.T) {
+	t.Parallel()
 	z := testserver.StartZooKeeper(t)
 	l := open(t, one(z), fencelock.TTL(60*time.Second))
 	lock := acquire(t, l, "n")
@@ -197,7 +200,7 @@ func TestAServersRestartIsSurvived(t *testing.T) {
 	require.Len(t, queue(t, c, "n"), 2)
 	require.NoError(t, lock.Err())
 	require.Empty(t, waiting)
-	release(t, lock)
+	eventually(t, func() bool { return lock.Release(long(t)) == nil }, "released, when the server is found again")
 	release(t, receive(t, waiting))
 	empty(t, c, "n")
 }

@@ -19,18 +19,18 @@ var (
 	_ zk.Client             = (*gozk.Conn)(nil)
 )
 
-func TestFence(t *testing.T) {
-	e := testserver.ZooKeeperEnsemble(t)
+// fences runs the suite with each instance on another member.
+func fences(t *testing.T, addrs []string) {
 	i := 0
-	locktest.RunFence(t, func(t testing.TB) fencelock.Fence { // each on another member
+	locktest.RunFence(t, func(t testing.TB) fencelock.Fence {
 		i++
-		f, err := zk.NewFence(client(t, e.Addrs()[i%3]))
+		f, err := zk.NewFence(client(t, addrs[i%len(addrs)]))
 		require.NoError(t, err)
 		return f
 	})
 	locktest.RunTokens(t, func(t testing.TB) fencelock.TokenSource {
 		i++
-		s, err := zk.NewTokens(client(t, e.Addrs()[i%3]))
+		s, err := zk.NewTokens(client(t, addrs[i%len(addrs)]))
 		require.NoError(t, err)
 		return s
 	})

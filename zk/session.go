@@ -84,7 +84,7 @@ func (s *session) connect(ctx context.Context) (*conn, error) {
 	if s.id == 0 {
 		patience = min(max(s.granted()/2, time.Second), 10*time.Second)
 	}
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, s.lease()/8, 250*time.Millisecond) {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, s.lease()/16, 100*time.Millisecond) {
 		ready := false
 		var last error
 		for range s.servers {
@@ -109,7 +109,7 @@ func (s *session) connect(ctx context.Context) (*conn, error) {
 		case s.id != 0 && s.silence() > s.granted():
 			return nil, fmt.Errorf("%w: no server was heard for its time-out: %w", errGone, last)
 		}
-		patience = max(patience, min(2*patience, s.granted()/8))
+		patience = max(patience, min(patience*5/4, s.granted()/8))
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
@@ -233,9 +233,12 @@ func (s *session) judge(ctx context.Context, c *conn, err error) (again bool, _ 
 	}
 }
 
-// suspect leaves the server if it has said nothing since then: another one may
-// still save the holds.
+// suspect leaves the server if it has said nothing since then, and if there is
+// another one, which may still save the holds.
 func (s *session) suspect(since time.Time) {
+	if len(s.servers) == 1 {
+		return
+	}
 	s.mu.Lock()
 	c, silent := s.conn, s.heard.Before(since)
 	s.mu.Unlock()
