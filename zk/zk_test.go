@@ -276,9 +276,11 @@ func TestRepeatedWaitsShareOneWatch(t *testing.T) {
 	lock := acquire(t, open(t, one(z)), "n")
 	l := open(t, one(z))
 	watches := func() int { return metric(z, "zk_watch_count") }
+	_, err := l.TryAcquire(long(t), "n")
+	require.ErrorIs(t, err, fencelock.ErrHeld) // connected
 	reads, waits := metric(z, "zk_cnt_readlatency"), 10
 	for range waits {
-		_, err := l.Acquire(long(t), "n", fencelock.Wait(50*time.Millisecond))
+		_, err := l.Acquire(long(t), "n", fencelock.Wait(150*time.Millisecond))
 		require.ErrorIs(t, err, fencelock.ErrHeld)
 	}
 	// A look at the queue each, and one that sets the watch; on a busy machine a
