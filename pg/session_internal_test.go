@@ -132,9 +132,15 @@ func TestLockIsGivenBackIfItsTokensAreRefused(t *testing.T) {
 func TestCloseEndsASessionThatTheServerBelievesIn(t *testing.T) {
 	d, server := prepared(t)
 	for _, k := range []kind{advisory{d.t}, row{d}} {
-		s := d.session(t, k)
-		_, err := s.Lock(t.Context(), asked(), false)
+		p := testserver.NewProxy(t, server.Addr())
+		pool, err := pgxpool.New(t.Context(), server.Via(p.Addr()))
 		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		s := (&database{pool: pool, t: d.t}).session(t, k)
+		_, err = s.Lock(t.Context(), asked(), false)
+		require.NoError(t, err)
+		p.Drop(testserver.Both) // the server does not see that the connection is closed
+		s.db = d
 		require.NoError(t, s.Close(t.Context()))
 		require.Empty(t, server.Strings("SELECT FROM pg_stat_activity WHERE pid = $1", s.pid))
 		<-s.Broken()
