@@ -58,7 +58,9 @@ type made struct {
 }
 
 // make creates a node in the queue. A change of the parent in the same step says
-// which zxid that had, unless we may not change the parent.
+// which zxid that had, unless we may not change the parent. (The parent's Pzxid
+// would cost less, but a server does not move it once the numbers have come to
+// their end.)
 func (d *driver) make(zk *gozk.Conn, parent, path string) (m made, err error) {
 	m.sent = time.Now()
 	if !d.modest.Load() {
