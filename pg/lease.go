@@ -56,47 +56,64 @@ func (l *leases) Try(ctx context.Context, r lease.Request) (lease.Grant, error) 
 	if left := l.turns.others(r.Key); left > 0 {
 		return lease.Grant{}, &fencelock.HeldError{For: left}
 	}
-	ttl := fromMicros(micros(r.TTL))
 	for range races {
-		g := lease.Grant{TTL: ttl}
-		args := []any{keyArg(r.Key), sqlkit.Label(r.Key), r.Attempt, micros(r.TTL), int64(r.Min) + 1, max(1, r.Tokens())}
-		sent, err := l.db.row(ctx, l.db.t.sql("acquire.sql"), args, &g.First, &g.Last)
-		switch {
-		case err == nil:
-			g.Since = sent
-			return g, nil
-		case code(err) == outOfRange:
-			return lease.Grant{}, sqlkit.Exhausted(r.Min)
-		case !errors.Is(err, pgx.ErrNoRows):
-			return lease.Grant{}, definite(err)
+		args := []any{keyArg(r.Key), r.Attempt, micros(r.TTL), int64(r.Min) + 1, max(1, r.Tokens())}
+		g, err := l.grant(ctx, r, "take.sql", args)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return g, err
 		}
-		var why refusal
-		sent, err = l.db.row(ctx, l.db.t.sql("refused.sql"), []any{keyArg(r.Key), r.Attempt},
-			&why.now, &why.counter, &why.mine, &why.first, &why.last, &why.left, &why.dead)
-		left := fromMicros(why.left)
+		why, err := l.refused(ctx, r)
 		switch {
 		case err != nil:
-			return lease.Grant{}, definite(err)
+			return lease.Grant{}, err
 		case why.dead:
 			return lease.Grant{}, &fencelock.LostError{Reason: fencelock.Deleted}
-		case why.mine && left > 0: // a duplicate of it has been here; part of the TTL is gone
-			return lease.Grant{First: why.first, Last: why.last, Since: sent.Add(left - ttl), TTL: ttl}, nil
-		case left > 0:
-			return lease.Grant{}, &fencelock.HeldError{For: left}
+		case why.mine && why.left > 0: // a duplicate of it has been here; part of the TTL is gone
+			return why.grant, nil
+		case why.left > 0:
+			return lease.Grant{}, &fencelock.HeldError{For: why.left}
 		case int64(r.Min)-sqlkit.Day > max(why.counter, why.now):
 			return lease.Grant{}, sqlkit.Ahead(r.Min, max(why.counter, why.now))
+		case why.new:
+			args[4] = sqlkit.Label(r.Key)
+			g, err := l.grant(ctx, r, "create.sql", args)
+			if !errors.Is(err, pgx.ErrNoRows) {
+				return g, err
+			}
 		}
 	}
 	return lease.Grant{}, &fencelock.HeldError{} // by others, one after the other
+}
+
+// grant runs a statement that grants or returns no row.
+func (l *leases) grant(ctx context.Context, r lease.Request, file string, args []any) (lease.Grant, error) {
+	g := lease.Grant{TTL: fromMicros(micros(r.TTL))}
+	sent, err := l.db.row(ctx, l.db.t.sql(file), args, &g.First, &g.Last)
+	g.Since = sent
+	if code(err) == outOfRange {
+		err = sqlkit.Exhausted(r.Min)
+	}
+	return g, definite(err)
 }
 
 // refusal is what refused.sql says.
 type refusal struct {
 	now, counter int64
 	mine         bool
-	first, last  fencelock.Token
-	left         int64
-	dead         bool
+	grant        lease.Grant // if it is mine
+	left         time.Duration
+	dead, new    bool
+}
+
+func (l *leases) refused(ctx context.Context, r lease.Request) (why refusal, err error) {
+	var left int64
+	g := lease.Grant{TTL: fromMicros(micros(r.TTL))}
+	sent, err := l.db.row(ctx, l.db.t.sql("refused.sql"), []any{keyArg(r.Key), r.Attempt},
+		&why.now, &why.counter, &why.mine, &g.First, &g.Last, &left, &why.dead, &why.new)
+	why.left = fromMicros(left)
+	g.Since = sent.Add(why.left - g.TTL)
+	why.grant = g
+	return why, definite(err)
 }
 
 // batch is how many renewals share a statement: what was confirmed before a time-out counts.
