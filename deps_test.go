@@ -32,7 +32,15 @@ var backends = map[string]client{
 	"mem":     {},
 	"redis":   goRedis,
 	"redlock": goRedis,
-	"zk":      {module: "github.com/go-zookeeper/zk"},
+	"mysql":   {}, // database/sql: the driver is the caller's
+	"pg": {
+		module: "github.com/jackc/pgx/v5",
+		brings: []string{
+			"github.com/jackc/pgpassfile", "github.com/jackc/pgservicefile", "github.com/jackc/puddle/v2",
+			"golang.org/x/crypto", "golang.org/x/sync", "golang.org/x/text",
+		},
+	},
+	"zk": {module: "github.com/go-zookeeper/zk"},
 }
 
 type listed struct {
@@ -117,10 +125,12 @@ func surplus(got []string, allowed ...string) []string {
 func TestFoundationsImportStdOnly(t *testing.T) {
 	packages := list(t)
 	for path, allowed := range map[string][]string{
-		module:                      {"internal/option"},
-		module + "/internal/option": {},
-		module + "/internal/lease":  {".", "internal/option"},
-		module + "/locktest":        {".", "internal/option"},
+		module:                       {"internal/option"},
+		module + "/internal/option":  {},
+		module + "/internal/lease":   {".", "internal/option"},
+		module + "/internal/session": {".", "internal/option", "internal/lease"},
+		module + "/internal/sqlkit":  {".", "internal/option", "internal/lease"},
+		module + "/locktest":         {".", "internal/option"},
 	} {
 		own, modules := needs(t, packages, path)
 		if bad := surplus(own, allowed...); len(bad) > 0 {
@@ -141,7 +151,7 @@ func TestBackendsImportOnlyTheirOwnClient(t *testing.T) {
 				t.Errorf("%s imports the backend %s", name, other)
 			}
 		}
-		if bad := surplus(own, ".", "internal/option", "internal/lease", "internal/redisnode"); len(bad) > 0 {
+		if bad := surplus(own, ".", "internal/option", "internal/lease", "internal/redisnode", "internal/session", "internal/sqlkit"); len(bad) > 0 {
 			t.Errorf("%s may not import our %q", name, bad)
 		}
 		if bad := surplus(modules, append(client.brings, client.module)...); len(bad) > 0 {

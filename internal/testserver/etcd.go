@@ -194,3 +194,15 @@ func startEtcds(tb testing.TB, path string, size int, args []string) ([]*Etcd, e
 	}
 	return members, nil
 }
+
+func (e *Etcd) awaitReady() error {
+	err := errors.New("not asked yet")
+	poll(startTime, func() bool {
+		err = e.ready(0)
+		return err == nil || e.exited(time.Millisecond)
+	})
+	if err != nil {
+		return fmt.Errorf("etcd is not ready: %w\n%s", err, e.Log())
+	}
+	return nil
+}
