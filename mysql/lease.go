@@ -20,7 +20,7 @@ type leases struct {
 	pool
 	id   string // of this Locker
 	poll struct{ min, max time.Duration }
-	jobs jobs
+	jobs sqlkit.Group
 }
 
 func newLeases(s settings) style {

@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/sqlkit"
@@ -17,7 +16,7 @@ import (
 // would nearly always be the first to take the lock again.
 func (d *leases) Wake(ctx context.Context, key string) (<-chan struct{}, error) {
 	wake := make(chan struct{}, 1)
-	d.jobs.goes(func() { d.lookout(ctx, values{key: sqlkit.KeyOf(key), locker: d.id}, wake) })
+	d.jobs.Go(func() { d.lookout(ctx, values{key: sqlkit.KeyOf(key), locker: d.id}, wake) })
 	return wake, nil
 }
 
@@ -65,52 +64,7 @@ func (d *leases) mark(ctx context.Context, v values) {
 }
 
 // Idle implements lease.Idler.
-func (d *leases) Idle(ctx context.Context) error { return d.jobs.wait(ctx) }
-
-// jobs are goroutines that somebody waits for.
-type jobs struct {
-	mu   sync.Mutex
-	n    int
-	none chan struct{} // closed when n is 0; nil: nobody waits
-}
-
-func (j *jobs) goes(f func()) {
-	j.mu.Lock()
-	j.n++
-	j.mu.Unlock()
-	go func() {
-		defer j.done()
-		f()
-	}()
-}
-
-func (j *jobs) done() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.n--; j.n == 0 && j.none != nil {
-		close(j.none)
-		j.none = nil
-	}
-}
-
-func (j *jobs) wait(ctx context.Context) error {
-	j.mu.Lock()
-	if j.n == 0 {
-		j.mu.Unlock()
-		return nil
-	}
-	if j.none == nil {
-		j.none = make(chan struct{})
-	}
-	none := j.none
-	j.mu.Unlock()
-	select {
-	case <-none:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (d *leases) Idle(ctx context.Context) error { return d.jobs.Wait(ctx) }
 
 // sleep reports whether d passed before ctx ended.
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -4,7 +4,7 @@ INSERT INTO fencelock_locks AS l (key, name, token, first_token, lease_token, ow
 SELECT $1::bytea, $5::text, greatest(n.now, $4::bigint), greatest(n.now, $4), greatest(n.now, $4), $2::uuid,
 	clock_timestamp() + $3::bigint * interval '1 microsecond'
 FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) n
-WHERE $4 - 1 - 86400000000 <= n.now
+WHERE $4::bigint - 1 - 86400000000 <= n.now
 	AND CASE current_setting('synchronous_commit') WHEN 'off'
 		THEN set_config('synchronous_commit', 'on', true) = 'on' ELSE true END
 ON CONFLICT (key) DO NOTHING

@@ -17,7 +17,7 @@ const (
 	channel   = "fencelock"            // that release.sql and undo.sql notify
 	marked    = 15 * time.Second       // for how long a waiter marks a row
 	remark    = 5 * time.Second        // how often the marks are renewed
-	spread    = 3 * time.Millisecond   // over which those who wait try again, not all at once
+	spread    = 2 * time.Millisecond   // for which the newest of those who wait lets others go first
 	answering = 5 * time.Second        // for one statement of the listener
 	redial    = 100 * time.Millisecond // at first, until the listener tries again
 	maxRedial = 5 * time.Second
@@ -48,6 +48,7 @@ type run struct {
 type wait struct {
 	woken chan struct{} // capacity 1
 	told  bool          // that the subscription stands
+	turns int           // of others, that it has seen
 	timer *time.Timer
 }
 
@@ -281,8 +282,10 @@ func (l *listener) subscribed() {
 	}
 }
 
-// deliver wakes those who wait for the key in a notification, each after a
-// random time: one of them gets the lock, and the others find out by a look.
+// deliver wakes those who wait for the key in a notification, one after the
+// other: who has seen more turns of others tries first, since chance alone would
+// leave some process behind for long. One gets the lock, the others find out by a
+// look.
 func (l *listener) deliver(payload string) {
 	var id sqlkit.Key
 	if n, err := hex.Decode(id[:], []byte(payload)); err != nil || n != len(id) {
@@ -294,7 +297,9 @@ func (l *listener) deliver(payload string) {
 		if w.timer != nil {
 			w.timer.Stop()
 		}
-		w.timer = time.AfterFunc(rand.N(spread), func() {
+		share := spread >> min(w.turns, 6)
+		w.turns++
+		w.timer = time.AfterFunc(share+rand.N(share), func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			if l.waits[id][w] { // else its channel may be closed
