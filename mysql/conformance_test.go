@@ -17,24 +17,35 @@ import (
 )
 
 func TestLeaseConformance(t *testing.T) {
+	t.Parallel()
 	locktest.Run(t, leases(t, func(*driver.Config) {}))
 }
 
 // S17: what is meant does not depend on what affected rows count.
 func TestLeaseConformanceWithFoundRows(t *testing.T) {
+	t.Parallel()
 	locktest.Run(t, leases(t, otherSettings))
 }
 
-func TestAdvisoryConformance(t *testing.T) { locktest.Run(t, sessions(t, "advisory", otherSettings)) }
+func TestAdvisoryConformance(t *testing.T) {
+	t.Parallel()
+	locktest.Run(t, sessions(t, "advisory", otherSettings))
+}
 
-func TestRowConformance(t *testing.T) { locktest.Run(t, sessions(t, "row", func(*driver.Config) {})) }
+func TestRowConformance(t *testing.T) {
+	t.Parallel()
+	locktest.Run(t, sessions(t, "row", func(*driver.Config) {}))
+}
 
 func otherSettings(c *driver.Config) {
 	c.ClientFoundRows, c.InterpolateParams, c.ParseTime = true, true, true
 }
 
 func leases(t *testing.T, set func(*driver.Config)) locktest.Backend {
-	b, server := backend(t, "lease", set)
+	return leasesAt(backend(t, "lease", set))
+}
+
+func leasesAt(b locktest.Backend, server *testserver.MariaDB) locktest.Backend {
 	b.Delete = func(_ testing.TB, name string) {
 		server.Exec("DELETE FROM fencelock_locks WHERE lock_key = " + keyOf(name))
 	}
@@ -63,6 +74,10 @@ func leases(t *testing.T, set func(*driver.Config)) locktest.Backend {
 
 func sessions(t *testing.T, style string, set func(*driver.Config)) locktest.Backend {
 	b, server := backend(t, style, set)
+	return sessionsAt(b, server, style)
+}
+
+func sessionsAt(b locktest.Backend, server *testserver.MariaDB, style string) locktest.Backend {
 	b.FixedTTL, b.Session = true, true
 	b.Delete = func(t testing.TB, name string) { kill(t, server, holderOf(t, server, style, name)) }
 	b.Residue = func(testing.TB) []string {

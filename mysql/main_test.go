@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 		}
 		return styles[os.Getenv(styleEnv)](db, opts...)
 	})
+	testserver.RegisterWorker("contend", contend)
 	testserver.Main(m)
 }
 

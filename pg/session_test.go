@@ -371,6 +371,3 @@ func TestTTLOfASessionIsForNewOnly(t *testing.T) {
 		require.ErrorContains(t, err, "New only")
 	})
 }
-
-func TestContestAdvisory(t *testing.T) { contest(t, "advisory") }
-func TestContestRow(t *testing.T)      { contest(t, "row") }

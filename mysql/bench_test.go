@@ -1,0 +1,112 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testserver"
+)
+
+// interpolated saves the trip that prepares a statement, for the floor and ours.
+func interpolated(c *driver.Config) { c.InterpolateParams = true }
+
+// The floor is what a lease without token, tombstone or turns costs: one upsert
+// and one update, by hand.
+func floor(ctx context.Context, db *sql.DB, owner string) error {
+	for _, q := range []struct {
+		sql  string
+		args []any
+	}{
+		{`INSERT INTO plain (id, owner, expires_at) VALUES ('k', ?, UTC_TIMESTAMP(6) + INTERVAL 30 SECOND)
+			ON DUPLICATE KEY UPDATE owner = IF(expires_at < UTC_TIMESTAMP(6), VALUES(owner), owner),
+			expires_at = IF(owner = VALUES(owner), VALUES(expires_at), expires_at)`, []any{owner}},
+		{`UPDATE plain SET expires_at = '1970-01-01' WHERE id = 'k' AND owner = ?`, []any{owner}},
+	} {
+		if _, err := db.ExecContext(ctx, q.sql, q.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func once(ctx context.Context, l fencelock.Locker, name string) error {
+	lock, err := l.Acquire(ctx, name)
+	if err != nil {
+		return err
+	}
+	return lock.Release(ctx)
+}
+
+// BenchmarkLease compares the lease with the floor, by turns, so that what else
+// the machine does falls on both.
+func BenchmarkLease(b *testing.B) {
+	server := testserver.StartMariaDB(b, "--innodb-flush-log-at-trx-commit=1")
+	migrate(b, server)
+	db := dial(b, server.DSN(), interpolated)
+	server.Exec("CREATE TABLE plain (id VARCHAR(20) PRIMARY KEY, owner VARCHAR(32), expires_at DATETIME(6))")
+	l := open(b, styles["lease"], db)
+	ctx := context.Background()
+	run := func(n int, f func(i int) error) time.Duration {
+		start := time.Now()
+		for i := range n {
+			if err := f(i); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return time.Since(start)
+	}
+	plain := func(i int) error { return floor(ctx, db, fmt.Sprint(i)) }
+	ours := func(int) error { return once(ctx, l, "k") }
+	run(20, plain)
+	run(20, ours)
+	var floorTime, ourTime time.Duration
+	b.ResetTimer()
+	for done := 0; done < b.N; done += 100 {
+		n := min(100, b.N-done)
+		floorTime += run(n, plain)
+		ourTime += run(n, ours)
+	}
+	b.ReportMetric(float64(b.N)/floorTime.Seconds(), "floor/s")
+	b.ReportMetric(float64(b.N)/ourTime.Seconds(), "ours/s")
+	b.ReportMetric(float64(ourTime)/float64(floorTime), "cost")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkStyles reports what an uncontended acquire and release cost in each
+// style: statements at the server, and commits that wait for the disk.
+func BenchmarkStyles(b *testing.B) {
+	server := testserver.StartMariaDB(b, "--innodb-flush-log-at-trx-commit=1")
+	migrate(b, server)
+	status := func(name string) float64 {
+		n, _ := strconv.ParseFloat(server.Strings("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = ?", name)[0], 64)
+		return n
+	}
+	for style, newLocker := range styles {
+		b.Run(style, func(b *testing.B) {
+			l := open(b, newLocker, dial(b, server.DSN(), interpolated))
+			ctx := context.Background()
+			for range 3 {
+				if err := once(ctx, l, style); err != nil {
+					b.Fatal(err)
+				}
+			}
+			trips, syncs := status("QUESTIONS"), status("INNODB_OS_LOG_FSYNCS")
+			b.ResetTimer()
+			for range b.N {
+				if err := once(ctx, l, style); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.StopTimer()
+			b.ReportMetric((status("QUESTIONS")-trips)/float64(b.N), "statements/op")
+			b.ReportMetric((status("INNODB_OS_LOG_FSYNCS")-syncs)/float64(b.N), "syncs/op")
+		})
+	}
+}
