@@ -39,7 +39,7 @@ type advisory struct{ *conn }
 // Lock implements session.Session. The token is minted on the same connection,
 // so that a session that has ended mints none.
 func (s advisory) Lock(ctx context.Context, r lease.Request, wait bool) (lease.Grant, error) {
-	s.soil(true)
+	s.soil()
 	key := sqlkit.KeyOf(r.Key)
 	err := s.get(ctx, key, 0)
 	for wait && errors.Is(err, fencelock.ErrHeld) {
@@ -48,7 +48,7 @@ func (s advisory) Lock(ctx context.Context, r lease.Request, wait bool) (lease.G
 	}
 	if err != nil {
 		if errors.Is(err, fencelock.ErrHeld) {
-			s.soil(false)
+			s.clean()
 		}
 		return lease.Grant{}, err
 	}
@@ -89,7 +89,7 @@ func (s advisory) Unlock(ctx context.Context, r lease.Request) error {
 	case released.Int64 != 1:
 		return &fencelock.LostError{Reason: fencelock.Deleted}
 	}
-	s.soil(false)
+	s.clean()
 	return nil
 }
 

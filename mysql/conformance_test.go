@@ -96,7 +96,8 @@ func holderOf(t testing.TB, server *testserver.MariaDB, style, name string) stri
 	holder := ""
 	eventually(t, func() bool {
 		for _, trx := range strings.Split(server.Strings("SHOW ENGINE INNODB STATUS")[0], "---TRANSACTION ") {
-			if id := threadID.FindStringSubmatch(trx); id != nil && strings.Contains(trx, key) && !strings.Contains(trx, "LOCK WAIT") {
+			if id := threadID.FindStringSubmatch(trx); id != nil && strings.Contains(trx, "`fencelock_rows`") &&
+				strings.Contains(trx, key) && !strings.Contains(trx, "LOCK WAIT") {
 				holder = id[1]
 			}
 		}

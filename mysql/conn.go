@@ -9,6 +9,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -46,7 +47,7 @@ type styleOfSessions struct {
 func newSessions(s settings, style styleOfSessions) *sessions {
 	d := &sessions{tables: s.tables, pool: s.pool, ttl: s.TTL, styleOfSessions: style}
 	if most := s.db.Stats().MaxOpenConnections; most > 0 {
-		d.seats = make(seats, most-1)
+		d.seats.places = make(chan struct{}, most-1)
 	}
 	d.Driver = session.New(s.TTL, func(ctx context.Context) (session.Session, error) {
 		c, err := d.connect(ctx)
@@ -64,24 +65,29 @@ func fixTTL(s *option.Set) { s.Fix(option.TTL) }
 
 // seats keeps one connection of a bounded pool for minting and for ending
 // sessions; else sessions that each wait for another connection would have all of
-// them. Nil: the pool is not bounded.
-type seats chan struct{}
+// them.
+type seats struct {
+	places chan struct{} // nil: the pool is not bounded
+	wanted atomic.Int32  // how many wait for one
+}
 
-func (s seats) take(ctx context.Context) error {
-	if s == nil {
+func (s *seats) take(ctx context.Context) error {
+	if s.places == nil {
 		return nil
 	}
+	s.wanted.Add(1)
+	defer s.wanted.Add(-1)
 	select {
-	case s <- struct{}{}:
+	case s.places <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (s seats) give() {
-	if s != nil {
-		<-s
+func (s *seats) give() {
+	if s.places != nil {
+		<-s.places
 	}
 }
 
@@ -251,10 +257,25 @@ func (c *conn) watch() {
 	}
 }
 
-func (c *conn) soil(dirty bool) {
+// soil says that the session may hold a lock from now on.
+func (c *conn) soil() {
 	c.mu.Lock()
-	c.dirty = dirty
+	c.dirty = true
 	c.mu.Unlock()
+}
+
+// clean says that it certainly holds none. It rests then, unless another one
+// waits for its seat.
+func (c *conn) clean() {
+	c.mu.Lock()
+	c.dirty = false
+	cancel := c.cancel
+	c.mu.Unlock()
+	if c.seats.wanted.Load() > 0 {
+		c.end()
+		cancel() // of a ping
+		c.part()
+	}
 }
 
 // Close implements session.Session.
@@ -284,7 +305,7 @@ func (c *conn) Close(ctx context.Context) error {
 		if err := c.kill(ctx); err != nil {
 			return err
 		}
-		c.soil(false)
+		c.clean()
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ type locked struct {
 // that, a later holder might have got a lower token: it is asked once more
 // before the lock is granted.
 func (s *locked) Lock(ctx context.Context, r lease.Request, wait bool) (lease.Grant, error) {
-	s.soil(true)
+	s.soil()
 	v := values{key: sqlkit.KeyOf(r.Key), name: r.Key, min: r.Min, n: r.Tokens()}
 	err := s.get(ctx, v, false)
 	for wait && errors.Is(err, fencelock.ErrHeld) {
@@ -54,7 +54,7 @@ func (s *locked) Lock(ctx context.Context, r lease.Request, wait bool) (lease.Gr
 	}
 	if err != nil {
 		if errors.Is(err, fencelock.ErrHeld) {
-			s.soil(false)
+			s.clean()
 		}
 		return lease.Grant{}, err
 	}
@@ -143,7 +143,7 @@ func (s *locked) Unlock(ctx context.Context, _ lease.Request) error {
 	if _, err := s.exec(ctx, "ROLLBACK"); err != nil {
 		return vanished(ctx, err)
 	}
-	s.soil(false)
+	s.clean()
 	return nil
 }
 

@@ -167,7 +167,7 @@ func TestNoGrantToADeadSession(t *testing.T) {
 	s := watched(t)
 	db := dial(t, s.DSN())
 	first, second := open(t, mysql.NewRow, db), open(t, mysql.NewRow, db)
-	cycle(t, first, "n")
+	cycle(t, open(t, mysql.NewRow, db), "n")
 	tx, err := db.BeginTx(long(t), nil) // mints have to wait
 	require.NoError(t, err)
 	_, err = tx.Exec("SELECT 1 FROM fencelock_locks WHERE lock_key = " + keyOf("n") + " FOR UPDATE")
@@ -177,9 +177,7 @@ func TestNoGrantToADeadSession(t *testing.T) {
 			return s.Strings("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND = 'Query' AND INFO LIKE 'UPDATE `fencelock_locks`%'")[0] == fmt.Sprint(n)
 		}, "the token is waited for")
 	}
-	soon, cancel := context.WithTimeout(long(t), 3*time.Second) // it tries again, behind the next one
-	defer cancel()
-	dead := waitFor(soon, first, "n")
+	dead := waitFor(long(t), first, "n")
 	minting(1)
 	kill(t, s, holderOf(t, s, "row", "n"))
 	next := waitFor(long(t), second, "n")
