@@ -4,10 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
 
+	driver "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fencelock/fencelock"
@@ -350,3 +352,45 @@ func TestTxLockIsNotTriedAgainWhereTheTransactionIsGone(t *testing.T) {
 	require.NoError(t, first.Rollback())
 	_ = second.Rollback()
 }
+
+// A waiter that has left does not get the lock, though the server believes that
+// its connection is still there.
+func TestSessionsAreEndedAtTheServer(t *testing.T) {
+	s := watched(t)
+	var mu sync.Mutex
+	var conns []net.Conn
+	driver.RegisterDialContext("deaf", func(ctx context.Context, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		conns = append(conns, c)
+		return deaf{c}, nil
+	})
+	t.Cleanup(func() {
+		driver.DeregisterDialContext("deaf")
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	})
+	for style, make := range sessionStyles {
+		db := dial(t, s.DSN())
+		holder, third := open(t, make, db), open(t, make, db)
+		waiter := open(t, make, dial(t, s.DSN(), func(c *driver.Config) { c.Net, c.CheckConnLiveness = "deaf", false }))
+		lock := acquire(t, holder, style)
+		ctx, cancel := context.WithCancel(long(t))
+		got := waitFor(ctx, waiter, style)
+		waitingThread(t, s)
+		cancel()
+		require.ErrorIs(t, (<-got).err, context.Canceled)
+		release(t, lock)
+		release(t, acquire(t, third, style))
+	}
+}
+
+// deaf is a connection whose end is not told to the other side.
+type deaf struct{ net.Conn }
+
+func (d deaf) Close() error { return d.SetDeadline(time.Now()) }
