@@ -17,23 +17,19 @@ import (
 )
 
 func TestLeaseConformance(t *testing.T) {
-	t.Parallel()
 	locktest.Run(t, leases(t, func(*driver.Config) {}))
 }
 
 // S17: what is meant does not depend on what affected rows count.
 func TestLeaseConformanceWithFoundRows(t *testing.T) {
-	t.Parallel()
 	locktest.Run(t, leases(t, otherSettings))
 }
 
 func TestAdvisoryConformance(t *testing.T) {
-	t.Parallel()
 	locktest.Run(t, sessions(t, "advisory", otherSettings))
 }
 
 func TestRowConformance(t *testing.T) {
-	t.Parallel()
 	locktest.Run(t, sessions(t, "row", func(*driver.Config) {}))
 }
 
@@ -143,7 +139,7 @@ func backend(t *testing.T, style string, set func(*driver.Config)) (locktest.Bac
 		Broken: func(t testing.TB, opts ...fencelock.Option) locktest.Locker {
 			return open(t, unmigrated.DSN(), opts)
 		},
-		TTL:    2 * time.Second,
+		TTL:    3 * time.Second,
 		Worker: func(testing.TB) *exec.Cmd { return locktest.Self(dsnEnv+"="+server.DSN(), styleEnv+"="+style) },
 	}, server
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"sync"
 	"time"
 
@@ -39,22 +40,32 @@ func (d *leases) request(r lease.Request) values {
 	return values{key: sqlkit.KeyOf(r.Key), name: r.Key, attempt: r.Attempt, ttl: r.TTL, min: r.Min, locker: d.id}
 }
 
+var errGranted = errors.New("the attempt has the lock already")
+
 // Try implements lease.Driver. The server counts the TTL from the beginning of
 // the statement, also if it then waited for the row.
 func (d *leases) Try(ctx context.Context, r lease.Request) (lease.Grant, error) {
 	v := d.request(r)
 	v.n = r.Tokens()
+	var mine state
 	g, err := d.grant(ctx, d.pool, takeSQL, takeNewSQL, v, func(s state) error {
 		switch {
 		case s.isDead || s.wasReleased:
 			return &fencelock.LostError{Reason: fencelock.Deleted}
-		case s.held() && s.owner != r.Attempt:
+		case s.held() && s.owner == r.Attempt:
+			mine = s
+			return errGranted
+		case s.held():
 			return &fencelock.HeldError{For: s.left()}
 		case s.locker == d.id && s.waiting > s.now:
 			return &fencelock.HeldError{For: time.Duration(s.waiting-s.now) * time.Microsecond}
 		}
 		return nil
 	})
+	if err == errGranted { // before: of the block the first token is known, and of the TTL a part is gone
+		g = lease.Grant{First: mine.first, Last: mine.first, Since: g.Since.Add(mine.left() - r.TTL)}
+		err = nil
+	}
 	if err == errContended {
 		err = &fencelock.HeldError{} // by others, one after the other
 	}

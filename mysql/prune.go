@@ -19,7 +19,7 @@ const (
 
 	pruneSQL = `DELETE FROM $locks WHERE lock_key IN ($keys) AND ` + isOld
 
-	isOld = `(owner IS NULL OR expires_at <= $now) AND GREATEST(token, expires_at) < $now - $week`
+	isOld = `(owner IS NULL OR expires_at <= ` + clock + `) AND GREATEST(token, expires_at) < ` + clock + ` - $week`
 
 	idleSQL = `SELECT LOWER(HEX(r.lock_key)) FROM $rows AS r LEFT JOIN $locks AS l ON l.lock_key = r.lock_key
 WHERE l.lock_key IS NULL LIMIT 500`

@@ -7,8 +7,7 @@ CREATE TABLE IF NOT EXISTS `fencelock_locks` (
   lock_key      BINARY(32)    NOT NULL PRIMARY KEY,
   name          VARCHAR(120)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   token         BIGINT        NOT NULL DEFAULT 0,  -- the counter: the last token that was minted
-  first_token   BIGINT        NOT NULL DEFAULT 0,  -- the block of the present or last grant
-  last_token    BIGINT        NOT NULL DEFAULT 0,
+  first_token   BIGINT        NOT NULL DEFAULT 0,  -- the first token of the present or last grant
   owner         VARCHAR(32)   CHARACTER SET ascii COLLATE ascii_bin NULL,  -- the attempt that holds the lease
   expires_at    BIGINT        NOT NULL DEFAULT 0,  -- of the lease; once it was released, when
   locker        VARCHAR(32)   CHARACTER SET ascii COLLATE ascii_bin NULL,  -- the Locker that holds the lease, or held it last

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -18,8 +19,11 @@ import (
 //	$locker $pause        who asks, and how often, microseconds
 //	$min $n               least token, and how many
 //	$token $strict        presented, or to be set; a strict fence
-//	$now                  the server's clock in microseconds, in UTC whatever the session's zone is, one value per statement
-//	$first $last          the block to be minted from token, the counter
+//	$may                  the condition under which such tokens can be minted
+//
+// clock is the server's, in microseconds, in UTC whatever the session's zone is,
+// and has one value per statement; first and last are the block to be minted
+// from token, the counter.
 //
 // A statement that changes a row says so by LAST_INSERT_ID(…), and gives the
 // block, in one word: the last token and, in the low 12 bits, how many come
@@ -27,74 +31,67 @@ import (
 // MariaDB's sql_mode decides whether it would see the old or the new value.
 const (
 	clock = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-	last  = "(GREATEST(token, $min, $now - 1) + 1)"
-	first = "IF(token = 0, $last, GREATEST(token, $min, $now - $n) + 1)"
-	start = "(GREATEST($min, $now - 1) + 1)" // the block of a new counter
-	free  = "(owner IS NULL OR owner = $attempt OR expires_at <= $now) AND NOT (locker <=> $locker AND waiting_until > $now)"
-	may   = "$min <= GREATEST(token, $now) + $day AND GREATEST(token, $min, $now) < $top"
+	last  = "(GREATEST(token, $min, " + clock + " - 1) + 1)"
+	first = "(GREATEST(token, $min, " + clock + " - IF(token = 0, 1, $n)) + 1)"
+	start = "(GREATEST($min, " + clock + " - 1) + 1)" // the block of a new counter
+	free  = "(owner IS NULL OR expires_at <= " + clock + ") AND NOT (locker <=> $locker AND waiting_until > " + clock + ")"
 
 	// Locks: the lease.
 
 	takeSQL = `UPDATE $locks SET
- last_token = IF(owner <=> $attempt, last_token, $last),
- first_token = IF(owner <=> $attempt, first_token, $first),
- expires_at = $now + $ttl,
- token = IF(owner <=> $attempt, token + LAST_INSERT_ID(last_token << 12 | last_token - first_token) * 0, LAST_INSERT_ID($last << 12 | $last - $first) >> 12),
- locker = $locker,
- waiting_until = 0,
- owner = $attempt
-WHERE lock_key = $key AND ` + free + `
- AND NOT (released <=> $attempt) AND NOT FIND_IN_SET($attempt, dead) AND ` + may
+ first_token = ` + first + `,
+ token = LAST_INSERT_ID(` + last + ` << 12 | ` + last + ` - ` + first + `) >> 12,
+ expires_at = ` + clock + ` + $ttl, locker = $locker, waiting_until = 0, owner = $attempt
+WHERE lock_key = $key AND ` + free + ` AND NOT (released <=> $attempt) AND NOT FIND_IN_SET($attempt, dead) AND $may`
 
-	takeNewSQL = `INSERT INTO $locks (lock_key, name, token, first_token, last_token, owner, locker, expires_at)
-VALUES ($key, $name, LAST_INSERT_ID($start << 12) >> 12, $start, $start, $attempt, $locker, $now + $ttl)
+	takeNewSQL = `INSERT INTO $locks (lock_key, name, token, first_token, owner, locker, expires_at)
+VALUES ($key, $name, LAST_INSERT_ID(` + start + ` << 12) >> 12, ` + start + `, $attempt, $locker, ` + clock + ` + $ttl)
 ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`
 
-	renewSQL = `UPDATE $locks SET expires_at = LAST_INSERT_ID($now + $ttl)
-WHERE lock_key = $key AND owner = $attempt AND expires_at > $now`
+	renewSQL = `UPDATE $locks SET expires_at = LAST_INSERT_ID(` + clock + ` + $ttl)
+WHERE lock_key = $key AND owner = $attempt AND expires_at > ` + clock
 
-	releaseSQL = `UPDATE $locks SET expires_at = LAST_INSERT_ID($now), released = $attempt, owner = NULL
+	releaseSQL = `UPDATE $locks SET expires_at = LAST_INSERT_ID(` + clock + `), released = $attempt, owner = NULL
 WHERE lock_key = $key AND owner = $attempt`
 
 	// The upsert leaves the attempt's tombstone even where no row is yet.
-	undoSQL = `INSERT INTO $locks (lock_key, name, expires_at, dead) VALUES ($key, $name, $now, $attempt)
+	undoSQL = `INSERT INTO $locks (lock_key, name, expires_at, dead) VALUES ($key, $name, ` + clock + `, $attempt)
 ON DUPLICATE KEY UPDATE
  dead = IF(FIND_IN_SET($attempt, dead), dead, SUBSTRING_INDEX(CONCAT_WS(',', $attempt, NULLIF(dead, '')), ',', 32)),
- expires_at = IF(owner <=> $attempt, $now, expires_at),
+ expires_at = IF(owner <=> $attempt, ` + clock + `, expires_at),
  owner = IF(owner <=> $attempt, NULL, owner)`
 
 	// Keeps the Locker that has the lease from taking it again before another one
 	// has asked.
-	waitSQL = `UPDATE $locks SET waiting_until = $now + 2 * $pause
-WHERE lock_key = $key AND owner IS NOT NULL AND NOT (locker <=> $locker) AND waiting_until < $now + $pause`
+	waitSQL = `UPDATE $locks SET waiting_until = ` + clock + ` + 2 * $pause
+WHERE lock_key = $key AND owner IS NOT NULL AND NOT (locker <=> $locker) AND waiting_until < ` + clock + ` + $pause`
 
-	pollSQL = `SELECT COALESCE(MAX(token), 0), COALESCE(MAX(NOT (` + free + `)), 0), COALESCE(MAX(waiting_until), 0) - $now
+	pollSQL = `SELECT COALESCE(MAX(token), 0), COALESCE(MAX(NOT (` + free + `)), 0), COALESCE(MAX(waiting_until), 0) - ` + clock + `
 FROM $locks WHERE lock_key = $key`
 
 	// A row in any case, for the sake of the clock.
-	lookSQL = `SELECT $now, token IS NOT NULL, COALESCE(token, 0), COALESCE(first_token, 0), COALESCE(owner, ''),
+	lookSQL = `SELECT ` + clock + `, token IS NOT NULL, COALESCE(token, 0), COALESCE(first_token, 0), COALESCE(owner, ''),
  COALESCE(expires_at, 0), COALESCE(released <=> $attempt, 0), COALESCE(FIND_IN_SET($attempt, dead), 0) > 0,
  COALESCE(locker, ''), COALESCE(waiting_until, 0)
 FROM (SELECT 1 AS one) AS one LEFT JOIN $locks ON lock_key = $key`
 
 	heldSQL = `SELECT LOWER(HEX(lock_key)) FROM $locks
-WHERE lock_key IN ($keys) AND owner IS NOT NULL AND expires_at > $now`
+WHERE lock_key IN ($keys) AND owner IS NOT NULL AND expires_at > ` + clock
 
 	// Locks: the counter of tokens.
 
 	mintSQL = `UPDATE $locks SET
- last_token = $last,
- first_token = $first,
- token = LAST_INSERT_ID($last << 12 | $last - $first) >> 12
-WHERE lock_key = $key AND ` + may
+ first_token = ` + first + `,
+ token = LAST_INSERT_ID(` + last + ` << 12 | ` + last + ` - ` + first + `) >> 12
+WHERE lock_key = $key AND $may`
 
-	mintNewSQL = `INSERT INTO $locks (lock_key, name, token, first_token, last_token, expires_at)
-VALUES ($key, $name, LAST_INSERT_ID($start << 12) >> 12, $start, $start, $now)
+	mintNewSQL = `INSERT INTO $locks (lock_key, name, token, first_token, expires_at)
+VALUES ($key, $name, LAST_INSERT_ID(` + start + ` << 12) >> 12, ` + start + `, ` + clock + `)
 ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`
 
 	setSQL = `UPDATE $locks SET token = LAST_INSERT_ID($token) WHERE lock_key = $key AND token = $min`
 
-	setNewSQL = `INSERT INTO $locks (lock_key, name, token, expires_at) VALUES ($key, $name, LAST_INSERT_ID($token), $now)
+	setNewSQL = `INSERT INTO $locks (lock_key, name, token, expires_at) VALUES ($key, $name, LAST_INSERT_ID($token), ` + clock + `)
 ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`
 
 	// Rows. The upsert changes nothing, and locks.
@@ -121,9 +118,13 @@ const maxBlock = 1 << 12
 // is there in the year 2112.
 const maxToken = 1<<52 - 1
 
-var formulas = strings.NewReplacer(
-	"$last", last, "$first", strings.ReplaceAll(first, "$last", last), "$start", start,
-)
+// may is the condition under which a token above min can be minted.
+func may(least fencelock.Token) string {
+	if least == 0 {
+		return fmt.Sprintf("token < %d", maxToken-1)
+	}
+	return fmt.Sprintf("%d <= GREATEST(token, %s) + %d AND GREATEST(token, %[1]d) < %[4]d", least, clock, sqlkit.Day, maxToken-1)
+}
 
 // values fill a statement in.
 type values struct {
@@ -147,13 +148,13 @@ func (t tables) text(statement string, v values) string {
 		keys = append(keys, literal(k))
 	}
 	return strings.NewReplacer(
-		"$locks", t.locks, "$rows", t.rows, "$fences", t.fences, "$now", clock,
+		"$locks", t.locks, "$rows", t.rows, "$fences", t.fences,
 		"$keys", strings.Join(keys, ","), "$key", literal(v.key), "$name", ascii(sqlkit.Label(v.name)), "$attempt", ascii(v.attempt),
 		"$ttl", strconv.FormatInt(v.ttl.Microseconds(), 10),
 		"$locker", ascii(v.locker), "$pause", strconv.FormatInt(v.pause.Microseconds(), 10),
 		"$min", v.min.String(), "$n", strconv.Itoa(min(max(1, v.n), maxBlock)), "$token", v.token.String(), "$strict", strconv.FormatBool(v.strict),
-		"$day", strconv.Itoa(sqlkit.Day), "$top", strconv.Itoa(maxToken-1), "$week", strconv.Itoa(week),
-	).Replace(formulas.Replace(statement))
+		"$may", may(v.min), "$week", strconv.Itoa(week),
+	).Replace(statement)
 }
 
 func literal(k sqlkit.Key) string { return "x'" + k.Hex() + "'" }
