@@ -20,7 +20,6 @@ import (
 )
 
 func TestConformanceLease(t *testing.T) {
-	t.Parallel()
 	server := testserver.StartPostgres(t, "max_connections=400")
 	migrate(t, server)
 	locktest.Run(t, suite(server, "lease", server.Addr(), server.URL()))
@@ -28,7 +27,6 @@ func TestConformanceLease(t *testing.T) {
 
 // S10, S23: the same suite in the pools' default mode, which prepares statements.
 func TestConformanceLeaseThroughPgBouncer(t *testing.T) {
-	t.Parallel()
 	server := testserver.StartPostgres(t, "max_connections=400")
 	migrate(t, server)
 	bouncer := testserver.PgBouncer(t, server, "default_pool_size=60")

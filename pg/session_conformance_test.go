@@ -24,7 +24,6 @@ func TestConformanceAdvisory(t *testing.T) { sessionConformance(t, "advisory") }
 func TestConformanceRow(t *testing.T)      { sessionConformance(t, "row") }
 
 func sessionConformance(t *testing.T, style string) {
-	t.Parallel()
 	server := testserver.StartPostgres(t, "max_connections=1500")
 	migrate(t, server)
 	b := suite(server, style, server.Addr(), server.URL())
