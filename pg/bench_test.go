@@ -8,11 +8,10 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testlock"
 	"github.com/fencelock/fencelock/internal/testserver"
 )
 
@@ -55,57 +54,11 @@ func BenchmarkLease(b *testing.B) {
 	l := open(b, pool)
 	for _, goroutines := range []int{1, 8} {
 		b.Run(strconv.Itoa(goroutines), func(b *testing.B) {
-			compare(b, goroutines, func(key string) error { return floor(ctx, pool, key) },
-				func(key string) error { return once(ctx, l, key) })
+			testlock.Compare(b, goroutines, 100, "floor",
+				func(g int) error { return floor(ctx, pool, fmt.Sprint(g)) },
+				func(g int) error { return testlock.Once(ctx, l, fmt.Sprint(g)) })
 		})
 	}
-}
-
-func once(ctx context.Context, l fencelock.Locker, key string) error {
-	lock, err := l.Acquire(ctx, key)
-	if err != nil {
-		return err
-	}
-	return lock.Release(ctx)
-}
-
-func compare(b *testing.B, goroutines int, plain, locked func(key string) error) {
-	run := func(n int, f func(key string) error) time.Duration {
-		var left atomic.Int64
-		left.Store(int64(n))
-		errs := make(chan error, goroutines)
-		start := time.Now()
-		for g := range goroutines {
-			go func() {
-				for left.Add(-1) >= 0 {
-					if err := f(fmt.Sprint(b.Name(), g)); err != nil {
-						errs <- err
-						return
-					}
-				}
-				errs <- nil
-			}()
-		}
-		for range goroutines {
-			if err := <-errs; err != nil {
-				b.Error(err)
-			}
-		}
-		return time.Since(start)
-	}
-	run(20*goroutines, plain) // connections and prepared statements
-	run(20*goroutines, locked)
-	var floorTime, ourTime time.Duration
-	b.ResetTimer()
-	for done := 0; done < b.N; done += 100 {
-		n := min(100, b.N-done)
-		floorTime += run(n, plain)
-		ourTime += run(n, locked)
-	}
-	b.ReportMetric(float64(b.N)/floorTime.Seconds(), "floor/s")
-	b.ReportMetric(float64(b.N)/ourTime.Seconds(), "ours/s")
-	b.ReportMetric(float64(ourTime)/float64(floorTime), "cost")
-	b.ReportMetric(0, "ns/op")
 }
 
 // BenchmarkStyles reports what an uncontended acquire and release cost in each
@@ -122,13 +75,13 @@ func BenchmarkStyles(b *testing.B) {
 			}
 			defer l.Close(context.Background()) //nolint:errcheck // the server goes as well
 			ctx := context.Background()
-			if err := once(ctx, l, style); err != nil {
+			if err := testlock.Once(ctx, l, style); err != nil {
 				b.Fatal(err)
 			}
 			before, commits := trips.Load(), flushes(server)
 			b.ResetTimer()
 			for range b.N {
-				if err := once(ctx, l, style); err != nil {
+				if err := testlock.Once(ctx, l, style); err != nil {
 					b.Fatal(err)
 				}
 			}

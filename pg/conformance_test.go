@@ -50,7 +50,7 @@ func suite(server *testserver.Postgres, style, addr, url string, set ...func(*pg
 			p := testserver.NewProxy(t, addr)
 			l := open(t, via(p), opts)
 			t.Cleanup(p.Cut) // the pool need not wait for a network that has gone
-			return l, link{p}
+			return l, testserver.Link{Proxy: p}
 		},
 		Refused: func(t testing.TB, opts ...fencelock.Option) locktest.Locker {
 			p := testserver.NewProxy(t, addr)
@@ -99,17 +99,6 @@ func stick(t testing.TB, server *testserver.Postgres, key string) (release func(
 	require.NoError(t, err)
 	require.EqualValues(t, 1, tag.RowsAffected())
 	return func() { _ = c.Close(ctx) }
-}
-
-type link struct{ *testserver.Proxy }
-
-func (l link) Delay(d time.Duration)  { l.Proxy.Delay(testserver.ToClient, d, 0) }
-func (l link) Jitter(m time.Duration) { l.Proxy.Delay(testserver.Both, 0, m) }
-func (l link) BlackHole()             { l.Drop(testserver.Both) }
-func (l link) Freeze()                { l.Proxy.Freeze(testserver.Both) }
-func (l link) Heal() {
-	l.Proxy.Heal()
-	l.Proxy.Delay(testserver.Both, 0, 0)
 }
 
 func TestFence(t *testing.T) {

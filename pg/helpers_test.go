@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testlock"
 	"github.com/fencelock/fencelock/internal/testserver"
 	"github.com/fencelock/fencelock/pg"
 )
@@ -93,49 +94,20 @@ func (t tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQue
 
 func (tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
+// These fail the test if they cannot; see testlock.
+var (
+	long       = testlock.Long
+	acquire    = testlock.Acquire
+	release    = testlock.Release
+	cycle      = testlock.Cycle
+	eventually = testlock.Eventually
+)
+
 // open returns a Locker of leases that is closed with the test.
 func open(t testing.TB, pool *pgxpool.Pool, opts ...fencelock.Option) *pg.Locker {
 	t.Helper()
 	l, err := pg.NewLease(pool, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		if err := l.Close(long(t)); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return l
-}
-
-// long is a ctx that outlasts whatever a slow machine makes of the test.
-func long(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func acquire(t testing.TB, l fencelock.Locker, name string, opts ...fencelock.Option) fencelock.Lock {
-	t.Helper()
-	lock, err := l.Acquire(long(t), name, opts...)
-	require.NoError(t, err)
-	return lock
-}
-
-func release(t testing.TB, lock fencelock.Lock) {
-	t.Helper()
-	require.NoError(t, lock.Release(long(t)))
-}
-
-// cycle acquires and releases name and returns the token.
-func cycle(t testing.TB, l fencelock.Locker, name string, opts ...fencelock.Option) fencelock.Token {
-	t.Helper()
-	lock := acquire(t, l, name, opts...)
-	release(t, lock)
-	return lock.Token()
-}
-
-func eventually(t testing.TB, f func() bool, what string) {
-	t.Helper()
-	require.Eventually(t, f, 20*time.Second, 5*time.Millisecond, what)
+	return testlock.Open(t, l, err)
 }
 
 // begin returns a transaction that ends with the test at the latest.

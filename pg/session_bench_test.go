@@ -2,14 +2,12 @@ package pg_test
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testlock"
 	"github.com/fencelock/fencelock/internal/testserver"
 	"github.com/fencelock/fencelock/pg"
 )
@@ -22,44 +20,34 @@ func BenchmarkAdvisory(b *testing.B) {
 	server := testserver.StartPostgres(b, "fsync=on")
 	migrate(b, server)
 	ctx := context.Background()
-	byHand := func(b *testing.B, n int, key func(g int) int64) func(string) error {
-		conns := make(map[string]*pgx.Conn)
-		keys := make(map[string]int64)
+	byHand := func(b *testing.B, n int, key func(g int) int64) func(int) error {
+		conns := make([]*pgx.Conn, n)
 		for g := range n {
 			c, err := pgx.Connect(ctx, server.URL())
 			require.NoError(b, err)
 			b.Cleanup(func() { _ = c.Close(ctx) })
-			name := fmt.Sprint(b.Name(), g)
-			conns[name], keys[name] = c, key(g)
+			conns[g] = c
 		}
-		return func(name string) error {
-			if _, err := conns[name].Exec(ctx, "SELECT pg_advisory_lock($1)", keys[name]); err != nil {
+		return func(g int) error {
+			if _, err := conns[g].Exec(ctx, "SELECT pg_advisory_lock($1)", key(g)); err != nil {
 				return err
 			}
-			_, err := conns[name].Exec(ctx, "SELECT pg_advisory_unlock($1)", keys[name])
+			_, err := conns[g].Exec(ctx, "SELECT pg_advisory_unlock($1)", key(g))
 			return err
 		}
 	}
 	b.Run("solo", func(b *testing.B) {
 		l := locker(b, "advisory", connect(b, server.URL()))
-		compare(b, 1, byHand(b, 1, func(g int) int64 { return int64(g) }), func(name string) error { return once(ctx, l, name) })
+		testlock.Compare(b, 1, 100, "by-hand", byHand(b, 1, func(g int) int64 { return int64(g) }),
+			func(int) error { return testlock.Once(ctx, l, "solo") })
 	})
 	b.Run("hot", func(b *testing.B) {
 		const processes, goroutines = 4, 4
-		lockers := make(chan *pg.Locker, processes*goroutines)
-		for range processes {
-			l := locker(b, "advisory", connect(b, server.URL()))
-			for range goroutines {
-				lockers <- l
-			}
+		var lockers [processes]*pg.Locker
+		for i := range lockers {
+			lockers[i] = locker(b, "advisory", connect(b, server.URL()))
 		}
-		var mine sync.Map // by the name that compare gives each goroutine
-		compare(b, processes*goroutines, byHand(b, processes*goroutines, func(int) int64 { return 1 }), func(name string) error {
-			l, ok := mine.Load(name)
-			if !ok {
-				l, _ = mine.LoadOrStore(name, <-lockers)
-			}
-			return once(ctx, l.(fencelock.Locker), "hot")
-		})
+		testlock.Compare(b, processes*goroutines, 100, "by-hand", byHand(b, processes*goroutines, func(int) int64 { return 1 }),
+			func(g int) error { return testlock.Once(ctx, lockers[g%processes], "hot") })
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testlock"
 	"github.com/fencelock/fencelock/internal/testserver"
 	"github.com/fencelock/fencelock/pg"
 )
@@ -27,26 +28,13 @@ func eachStyle(t *testing.T, f func(t *testing.T, style string)) {
 func locker(t testing.TB, style string, pool *pgxpool.Pool, opts ...fencelock.Option) *pg.Locker {
 	t.Helper()
 	l, err := styles[style](pool, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		if err := l.Close(long(t)); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return l
+	return testlock.Open(t, l, err)
 }
 
 // lost waits for the loss of a lock whose TTL is far longer than that.
 func lost(t testing.TB, lock fencelock.Lock, within time.Duration) {
 	t.Helper()
-	select {
-	case <-lock.Lost():
-	case <-time.After(within):
-		t.Fatalf("not told within %v", within)
-	}
-	var why *fencelock.LostError
-	require.ErrorAs(t, lock.Err(), &why)
-	require.Equal(t, fencelock.SessionGone, why.Reason)
+	require.Equal(t, fencelock.SessionGone, testlock.Lost(t, lock, within).Reason)
 	require.ErrorIs(t, lock.Release(long(t)), fencelock.ErrLost)
 }
 

@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 		New: func(t testing.TB, opts ...fencelock.Option) locktest.Locker { return open(t, server.Addr(), opts) },
 		Via: func(t testing.TB, opts ...fencelock.Option) (locktest.Locker, locktest.Link) {
 			p := testserver.NewProxy(t, server.Addr())
-			return open(t, p.Addr(), opts), link{p}
+			return open(t, p.Addr(), opts), testserver.Link{Proxy: p}
 		},
 		Refused: func(t testing.TB, opts ...fencelock.Option) locktest.Locker {
 			p := testserver.NewProxy(t, server.Addr())
@@ -59,15 +59,4 @@ func residue(server *testserver.Redis) (left []string) {
 		left = append(left, "channel "+c.(string))
 	}
 	return left
-}
-
-type link struct{ *testserver.Proxy }
-
-func (l link) Delay(d time.Duration)  { l.Proxy.Delay(testserver.ToClient, d, 0) }
-func (l link) Jitter(m time.Duration) { l.Proxy.Delay(testserver.Both, 0, m) }
-func (l link) BlackHole()             { l.Drop(testserver.Both) }
-func (l link) Freeze()                { l.Proxy.Freeze(testserver.Both) }
-func (l link) Heal() {
-	l.Proxy.Heal()
-	l.Proxy.Delay(testserver.Both, 0, 0)
 }

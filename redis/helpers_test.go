@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,95 +9,39 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testlock"
 	"github.com/fencelock/fencelock/internal/testserver"
 	"github.com/fencelock/fencelock/redis"
 )
 
 const day = 24 * time.Hour
 
+// These fail the test if they cannot; see testlock.
+var (
+	long       = testlock.Long
+	acquire    = testlock.Acquire
+	try        = testlock.Try
+	release    = testlock.Release
+	cycle      = testlock.Cycle
+	receive    = testlock.Receive
+	eventually = testlock.Eventually
+)
+
 // open returns a Locker that is closed with the test.
 func open(t testing.TB, client redis.Client, opts ...fencelock.Option) *redis.Locker {
 	t.Helper()
 	l, err := redis.New(client, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		if err := l.Close(long(t)); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return l
-}
-
-// long is a ctx that outlasts whatever a slow machine makes of the test.
-func long(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func acquire(t testing.TB, l fencelock.Locker, name string, opts ...fencelock.Option) fencelock.Lock {
-	t.Helper()
-	lock, err := l.Acquire(long(t), name, opts...)
-	require.NoError(t, err)
-	return lock
-}
-
-func try(t testing.TB, l fencelock.Locker, name string, opts ...fencelock.Option) fencelock.Lock {
-	t.Helper()
-	lock, err := l.TryAcquire(long(t), name, opts...)
-	require.NoError(t, err)
-	return lock
-}
-
-func release(t testing.TB, lock fencelock.Lock) {
-	t.Helper()
-	require.NoError(t, lock.Release(long(t)))
-}
-
-// cycle acquires and releases name and returns the token.
-func cycle(t testing.TB, l fencelock.Locker, name string, opts ...fencelock.Option) fencelock.Token {
-	t.Helper()
-	lock := acquire(t, l, name, opts...)
-	release(t, lock)
-	return lock.Token()
+	return testlock.Open(t, l, err)
 }
 
 // wants starts an Acquire in the background and returns when it is in the
 // server's queue behind others that are there.
 func wants(t testing.TB, s *testserver.Redis, l fencelock.Locker, name string, opts ...fencelock.Option) <-chan result {
 	t.Helper()
-	before := queued(s, "fencelock/"+name)
-	got := make(chan result, 1)
-	ctx := long(t)
-	go func() {
-		lock, err := l.Acquire(ctx, name, opts...)
-		got <- result{lock, err}
-	}()
-	eventually(t, func() bool { return queued(s, "fencelock/"+name) == before+1 }, "the waiter queues")
-	return got
+	return testlock.Want(t, func() int { return queued(s, "fencelock/"+name) }, l, name, opts...)
 }
 
-type result struct {
-	lock fencelock.Lock
-	err  error
-}
-
-func receive(t testing.TB, got <-chan result) fencelock.Lock {
-	t.Helper()
-	select {
-	case r := <-got:
-		require.NoError(t, r.err)
-		return r.lock
-	case <-time.After(30 * time.Second):
-		t.Fatal("no lock")
-		return nil
-	}
-}
-
-func eventually(t testing.TB, f func() bool, what string) {
-	t.Helper()
-	require.Eventually(t, f, 20*time.Second, 5*time.Millisecond, what)
-}
+type result = testlock.Result
 
 // companionOf is the documented name of a companion key.
 func companionOf(key string) string { return "{" + key + "}:fencelock:" }

@@ -74,7 +74,7 @@ func TestReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 	got := make(chan result, 1)
 	go func() {
 		lock, err := l.Acquire(context.Background(), "n")
-		got <- result{lock, err}
+		got <- result{Lock: lock, Err: err}
 	}()
 	trap.Wait()
 	release(t, lock)
@@ -188,15 +188,15 @@ func TestWaiterThatLeavesHoldsUpNobody(t *testing.T) {
 		left := make(chan result, 1)
 		go func() {
 			lock, err := leaver.Acquire(ctx, name)
-			left <- result{lock, err}
+			left <- result{Lock: lock, Err: err}
 		}()
 		eventually(t, func() bool { return queued(s, "fencelock/"+name) == 1 }, "the waiter queues")
 		go cancel() // at the same time as the grant
 		release(t, lock)
-		if r := <-left; r.err == nil {
-			release(t, r.lock)
+		if r := <-left; r.Err == nil {
+			release(t, r.Lock)
 		} else {
-			require.ErrorIs(t, r.err, context.Canceled)
+			require.ErrorIs(t, r.Err, context.Canceled)
 		}
 		start := time.Now()
 		release(t, acquire(t, holder, name))

@@ -98,7 +98,7 @@ func TestPlainSetNXClientIsRespected(t *testing.T) {
 	calls := s.Calls("EVALSHA")
 	go func() {
 		lock, err := l.Acquire(context.Background(), "n")
-		got <- result{lock, err}
+		got <- result{Lock: lock, Err: err}
 	}()
 	eventually(t, func() bool { return s.Calls("EVALSHA") > calls+2 }, "it polls, since nobody will tell it")
 	require.Equal(t, "somebody", s.Do("GET", "fencelock/n"))
@@ -347,7 +347,7 @@ func TestWorksWithoutInfoConfigAndPubSub(t *testing.T) {
 	got := make(chan result, 1)
 	go func() {
 		lock, err := other.Acquire(context.Background(), "n")
-		got <- result{lock, err}
+		got <- result{Lock: lock, Err: err}
 	}()
 	calls := s.Calls("EVALSHA")
 	eventually(t, func() bool { return s.Calls("EVALSHA") > calls+3 }, "the waiter polls")

@@ -41,7 +41,7 @@ func TestMinReplicas(t *testing.T) {
 	pair.Link.Cut()
 	release(t, next)
 	r := <-third
-	require.ErrorIs(t, r.err, redis.ErrReplicas)
+	require.ErrorIs(t, r.Err, redis.ErrReplicas)
 	require.Nil(t, s.Do("GET", "fencelock/n"))
 }
 

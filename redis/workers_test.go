@@ -1,13 +1,12 @@
 package redis_test
 
 import (
-	"context"
-	"fmt"
 	"io"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testlock"
 	"github.com/fencelock/fencelock/internal/testserver"
 	"github.com/fencelock/fencelock/redis"
 
@@ -29,13 +28,6 @@ func registerWorkers() {
 		if err != nil {
 			return err
 		}
-		defer l.Close(context.Background())
-		lock, err := l.Acquire(context.Background(), args[1])
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(out, lock.Token())
-		_, _ = io.Copy(io.Discard, in)
-		return lock.Release(context.Background())
+		return testlock.Hold(l, args[1], in, out)
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	gozk "github.com/go-zookeeper/zk"
 
+	"github.com/fencelock/fencelock/internal/testlock"
 	"github.com/fencelock/fencelock/internal/testserver"
 	"github.com/fencelock/fencelock/zk"
 )
@@ -31,41 +32,12 @@ func BenchmarkUncontended(b *testing.B) {
 			addrs := start.f()
 			ctx, l := context.Background(), open(b, addrs)
 			theirs := gozk.NewLock(client(b, addrs...), "/theirs/n", gozk.WorldACL(gozk.PermAll))
-			ours := func() error {
-				lock, err := l.Acquire(ctx, "n")
-				if err != nil {
-					return err
-				}
-				return lock.Release(ctx)
-			}
-			peers := func() error {
+			testlock.Compare(b, 1, 20, "peer", func(int) error {
 				if err := theirs.Lock(); err != nil {
 					return err
 				}
 				return theirs.Unlock()
-			}
-			run := func(n int, f func() error) time.Duration {
-				start := time.Now()
-				for range n {
-					if err := f(); err != nil {
-						b.Fatal(err)
-					}
-				}
-				return time.Since(start)
-			}
-			run(50, ours)
-			run(50, peers)
-			var a, p time.Duration
-			b.ResetTimer()
-			for done := 0; done < b.N; done += 20 {
-				n := min(20, b.N-done)
-				a += run(n, ours)
-				p += run(n, peers)
-			}
-			b.ReportMetric(float64(b.N)/a.Seconds(), "ours/s")
-			b.ReportMetric(float64(b.N)/p.Seconds(), "peer/s")
-			b.ReportMetric(float64(p)/float64(a), "ratio")
-			b.ReportMetric(0, "ns/op")
+			}, func(int) error { return testlock.Once(ctx, l, "n") })
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testlock"
 	"github.com/fencelock/fencelock/internal/testserver"
 	"github.com/fencelock/fencelock/zk"
 )
@@ -34,7 +35,7 @@ func TestOneHolderWhereTheCounterWraps(t *testing.T) {
 	c := client(t, z.Addr())
 	lock := acquire(t, open(t, one(z)), "n")
 	require.Contains(t, queue(t, c, "n")[0], "-lock-2147483645")
-	var all []<-chan result
+	var all []<-chan testlock.Result
 	for range 6 {
 		all = append(all, wants(t, c, open(t, one(z)), "n"))
 	}
@@ -87,7 +88,7 @@ func setCounter(t *testing.T, z *testserver.ZooKeeper, path string, next int32) 
 
 // cutAfterCreate has l's create done at the server and its answer lost. Between
 // the two it calls meanwhile with the node's name.
-func cutAfterCreate(t *testing.T, p *testserver.Proxy, c *gozk.Conn, l *zk.Locker, name string, meanwhile func(node string)) <-chan result {
+func cutAfterCreate(t *testing.T, p *testserver.Proxy, c *gozk.Conn, l *zk.Locker, name string, meanwhile func(node string)) <-chan testlock.Result {
 	t.Helper()
 	release(t, acquire(t, l, name)) // connected, and the parent is there
 	p.Freeze(testserver.ToClient)

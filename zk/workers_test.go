@@ -1,13 +1,12 @@
 package zk_test
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testlock"
 	"github.com/fencelock/fencelock/internal/testserver"
 	"github.com/fencelock/fencelock/zk"
 )
@@ -27,13 +26,6 @@ func registerWorkers() {
 		if err != nil {
 			return err
 		}
-		defer l.Close(context.Background())
-		lock, err := l.Acquire(context.Background(), args[1])
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(out, lock.Token())
-		_, _ = io.Copy(io.Discard, in)
-		return lock.Release(context.Background())
+		return testlock.Hold(l, args[1], in, out)
 	})
 }

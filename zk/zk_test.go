@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testlock"
 	"github.com/fencelock/fencelock/internal/testserver"
 	"github.com/fencelock/fencelock/zk"
 )
@@ -98,14 +99,14 @@ func TestMinTokenAboveTheZxid(t *testing.T) {
 	l, c, name := open(t, one(z)), client(t, z.Addr()), t.Name()
 	lock := acquire(t, l, name)
 	least := lock.Token() + 1<<40
-	got := make(chan result, 1)
+	got := make(chan testlock.Result, 1)
 	other := open(t, one(z))
 	go func() { // not only when its turn comes
 		lock, err := other.Acquire(context.Background(), name, fencelock.MinToken(least))
-		got <- result{lock, err}
+		got <- testlock.Result{Lock: lock, Err: err}
 	}()
 	r := <-got
-	require.ErrorIs(t, r.err, fencelock.ErrRegressed)
+	require.ErrorIs(t, r.Err, fencelock.ErrRegressed)
 	release(t, lock)
 	_, err := l.TryAcquire(long(t), name, fencelock.MinToken(math.MaxInt64))
 	require.ErrorIs(t, err, fencelock.ErrRegressed)
@@ -251,7 +252,7 @@ func TestAReleaseWakesOneWaiter(t *testing.T) {
 	z := testserver.StartZooKeeper(t, noReaping)
 	c := client(t, z.Addr())
 	lock := acquire(t, open(t, one(z)), "n")
-	var all []<-chan result
+	var all []<-chan testlock.Result
 	for range waiters {
 		all = append(all, wants(t, c, open(t, one(z)), "n"))
 	}
