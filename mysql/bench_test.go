@@ -5,12 +5,12 @@ import (
 	"database/sql"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
-	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testlock"
 	"github.com/fencelock/fencelock/internal/testserver"
 )
 
@@ -36,14 +36,6 @@ func floor(ctx context.Context, db *sql.DB, owner string) error {
 	return nil
 }
 
-func once(ctx context.Context, l fencelock.Locker, name string) error {
-	lock, err := l.Acquire(ctx, name)
-	if err != nil {
-		return err
-	}
-	return lock.Release(ctx)
-}
-
 // BenchmarkLease compares the lease with the floor, by turns, so that what else
 // the machine does falls on both.
 func BenchmarkLease(b *testing.B) {
@@ -53,30 +45,10 @@ func BenchmarkLease(b *testing.B) {
 	server.Exec("CREATE TABLE plain (id VARCHAR(20) PRIMARY KEY, owner VARCHAR(32), expires_at DATETIME(6))")
 	l := open(b, styles["lease"], db)
 	ctx := context.Background()
-	run := func(n int, f func(i int) error) time.Duration {
-		start := time.Now()
-		for i := range n {
-			if err := f(i); err != nil {
-				b.Fatal(err)
-			}
-		}
-		return time.Since(start)
-	}
-	plain := func(i int) error { return floor(ctx, db, fmt.Sprint(i)) }
-	ours := func(int) error { return once(ctx, l, "k") }
-	run(20, plain)
-	run(20, ours)
-	var floorTime, ourTime time.Duration
-	b.ResetTimer()
-	for done := 0; done < b.N; done += 100 {
-		n := min(100, b.N-done)
-		floorTime += run(n, plain)
-		ourTime += run(n, ours)
-	}
-	b.ReportMetric(float64(b.N)/floorTime.Seconds(), "floor/s")
-	b.ReportMetric(float64(b.N)/ourTime.Seconds(), "ours/s")
-	b.ReportMetric(float64(ourTime)/float64(floorTime), "cost")
-	b.ReportMetric(0, "ns/op")
+	var n atomic.Int64
+	testlock.Compare(b, 1, 100, "floor",
+		func(int) error { return floor(ctx, db, fmt.Sprint(n.Add(1))) },
+		func(int) error { return testlock.Once(ctx, l, "k") })
 }
 
 // BenchmarkStyles reports what an uncontended acquire and release cost in each
@@ -93,14 +65,14 @@ func BenchmarkStyles(b *testing.B) {
 			l := open(b, newLocker, dial(b, server.DSN(), interpolated))
 			ctx := context.Background()
 			for range 3 {
-				if err := once(ctx, l, style); err != nil {
+				if err := testlock.Once(ctx, l, style); err != nil {
 					b.Fatal(err)
 				}
 			}
 			before := statements()
 			b.ResetTimer()
 			for range b.N {
-				if err := once(ctx, l, style); err != nil {
+				if err := testlock.Once(ctx, l, style); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -129,7 +129,7 @@ func backend(t *testing.T, style string, set func(*driver.Config)) (locktest.Bac
 		New: func(t testing.TB, opts ...fencelock.Option) locktest.Locker { return open(t, server.DSN(), opts) },
 		Via: func(t testing.TB, opts ...fencelock.Option) (locktest.Locker, locktest.Link) {
 			p := testserver.NewProxy(t, server.Addr())
-			return open(t, server.Via(p.Addr()), opts), link{p}
+			return open(t, server.Via(p.Addr()), opts), testserver.Link{Proxy: p}
 		},
 		Refused: func(t testing.TB, opts ...fencelock.Option) locktest.Locker {
 			p := testserver.NewProxy(t, server.Addr())
@@ -148,14 +148,3 @@ const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
 // keyOf is the documented key of a lock with the default prefix.
 func keyOf(name string) string { return "x'" + sqlkit.KeyOf("fencelock/"+name).Hex() + "'" }
-
-type link struct{ *testserver.Proxy }
-
-func (l link) Delay(d time.Duration)  { l.Proxy.Delay(testserver.ToClient, d, 0) }
-func (l link) Jitter(m time.Duration) { l.Proxy.Delay(testserver.Both, 0, m) }
-func (l link) BlackHole()             { l.Drop(testserver.Both) }
-func (l link) Freeze()                { l.Proxy.Freeze(testserver.Both) }
-func (l link) Heal() {
-	l.Proxy.Heal()
-	l.Proxy.Delay(testserver.Both, 0, 0)
-}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
@@ -84,7 +83,7 @@ func TestTokensSurviveAKilledServer(t *testing.T) {
 	migrate(t, s)
 	for round := range 3 {
 		var mu sync.Mutex
-		last := make(map[string]fencelock.Token)
+		last, minted := make(map[string]fencelock.Token), 0
 		var all sync.WaitGroup
 		for style, make := range styles {
 			for i := range 4 {
@@ -116,11 +115,13 @@ func TestTokensSurviveAKilledServer(t *testing.T) {
 				}
 				mu.Lock()
 				last["source"] = token
+				minted++
 				mu.Unlock()
 			}
 		})
 		eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(last) == 4*len(styles)+1 }, "all are at work")
-		time.Sleep(time.Duration(20+30*round) * time.Millisecond) // any moment will do
+		// Killed in another part of the work each time.
+		eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return minted > 5+20*round }, "tokens are minted")
 		s.Kill()
 		all.Wait()
 		s.Restart()
