@@ -19,6 +19,7 @@ import (
 	"os/signal"
 
 	"github.com/fencelock/fencelock/examples/internal/child"
+	"github.com/fencelock/fencelock/examples/internal/report"
 )
 
 func main() {
@@ -34,7 +35,7 @@ func main() {
 	}
 	rows, err := experiment(ctx, s, os.Stderr)
 	if s.JSON {
-		err = errors.Join(err, printJSON(os.Stdout, rows))
+		err = errors.Join(err, report.PrintJSON(os.Stdout, rows))
 	} else if len(rows) > 0 {
 		err = errors.Join(err, printTable(os.Stdout, rows))
 	}

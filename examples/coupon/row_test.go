@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fencelock/fencelock/examples/internal/report"
 )
 
 func TestJSONRowsHaveTheDocumentedKeys(t *testing.T) {
 	var b bytes.Buffer
-	require.NoError(t, printJSON(&b, []row{{Scenario: "pause", Fence: fenceRow}}))
+	require.NoError(t, report.PrintJSON(&b, []row{{Scenario: "pause", Fence: fenceRow}}))
 	got := map[string]any{}
 	require.NoError(t, json.Unmarshal(b.Bytes(), &got))
 	var keys []string

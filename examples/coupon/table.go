@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -37,15 +36,4 @@ func (r row) tokenTime() string {
 	default:
 		return fmt.Sprintf("%.2f ms", float64(r.P95TokenUS)/1000)
 	}
-}
-
-// printJSON prints rows for programs, an object a line.
-func printJSON(w io.Writer, rows []row) error {
-	out := json.NewEncoder(w)
-	for _, r := range rows {
-		if err := out.Encode(r); err != nil {
-			return err
-		}
-	}
-	return nil
 }

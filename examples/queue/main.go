@@ -7,45 +7,19 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"time"
 
 	"github.com/fencelock/fencelock/examples/internal/child"
+	"github.com/fencelock/fencelock/examples/internal/report"
 )
 
 func main() {
 	child.Main(workerEnv, runWorker)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	s, asJSON, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2)
-	}
-	var rows []row
-	err = run(ctx, s, func(r row) { rows = append(rows, r) })
-	if asJSON {
-		err = errors.Join(err, printJSON(os.Stdout, rows))
-	} else if len(rows) > 0 {
-		err = errors.Join(err, printTable(os.Stdout, rows))
-	}
-	for _, r := range rows {
-		for _, wrong := range r.check() {
-			err = errors.Join(err, errors.New(wrong))
-		}
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "queue: this went wrong:\n%v\n", err)
-		os.Exit(1)
-	}
+	report.Main("queue", parse, run, printTable)
 }
 
 // parse reads the command line. It prints what is wrong with it.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -48,9 +47,9 @@ func count(ctx context.Context, pool *pgxpool.Pool) (r row, err error) {
 	return r, err
 }
 
-// check returns what is wrong with a row: a job that was not done exactly once
+// Check returns what is wrong with a row: a job that was not done exactly once
 // although there is a fence, or a round that showed nothing.
-func (r row) check() (wrong []string) {
+func (r row) Check() (wrong []string) {
 	say := func(format string, args ...any) {
 		wrong = append(wrong, "fence "+r.Fence+": "+fmt.Sprintf(format, args...))
 	}
@@ -80,15 +79,4 @@ func printTable(w io.Writer, rows []row) error {
 			strings.Trim(fmt.Sprint(r.Workers), "[]"))
 	}
 	return t.Flush()
-}
-
-// printJSON prints rows for programs, an object a line.
-func printJSON(w io.Writer, rows []row) error {
-	out := json.NewEncoder(w)
-	for _, r := range rows {
-		if err := out.Encode(r); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock/examples/internal/child"
-	"github.com/fencelock/fencelock/examples/internal/machine"
 	"github.com/fencelock/fencelock/examples/internal/schema"
 )
 
@@ -44,38 +43,25 @@ type settings struct {
 }
 
 // run drains the queue without and with a fence, and calls each for each row.
-func run(ctx context.Context, s settings, each func(row)) (err error) {
-	url, stop, err := machine.Postgres(s.URL)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stop()) }()
-	drop, err := schema.Create(ctx, url, schemaName, tables)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, drop()) }()
-	pool, err := schema.Open(ctx, url, schemaName, 2)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	for _, f := range fences {
-		_, err := pool.Exec(ctx, `DELETE FROM jobs`)
-		if err == nil {
-			_, err = pool.Exec(ctx, `INSERT INTO jobs (id) SELECT generate_series(1, $1::int)`, s.Jobs)
+func run(ctx context.Context, s settings, each func(row)) error {
+	return schema.OnPostgres(ctx, s.URL, schemaName, tables, func(url string, pool *pgxpool.Pool) error {
+		for _, f := range fences {
+			_, err := pool.Exec(ctx, `DELETE FROM jobs`)
+			if err == nil {
+				_, err = pool.Exec(ctx, `INSERT INTO jobs (id) SELECT generate_series(1, $1::int)`, s.Jobs)
+			}
+			if err != nil {
+				return err
+			}
+			r := &round{settings: s, pool: pool, url: url, met: make(chan meeting)}
+			out, err := r.do(ctx, f)
+			if err != nil {
+				return fmt.Errorf("fence %s: %w", f.name, err)
+			}
+			each(out)
 		}
-		if err != nil {
-			return err
-		}
-		r := &round{settings: s, pool: pool, url: url, met: make(chan meeting)}
-		out, err := r.do(ctx, f)
-		if err != nil {
-			return fmt.Errorf("fence %s: %w", f.name, err)
-		}
-		each(out)
-	}
-	return nil
+		return nil
+	})
 }
 
 // round is one run of the queue until it is empty.

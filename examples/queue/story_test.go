@@ -18,7 +18,7 @@ func TestEachJobIsDoneExactlyOnce(t *testing.T) {
 			rows, status := storytest.Tell[row](t, storytest.Build(t, ""), "-style", style, "-jobs", "60")
 			require.Len(t, rows, len(fences))
 			for _, r := range rows {
-				require.Empty(t, r.check())
+				require.Empty(t, r.Check())
 				require.Equal(t, 60, r.Done)
 			}
 			require.Positive(t, rows[0].Twice)
@@ -35,15 +35,15 @@ func TestAJobIsDoneTwiceAgainWhenTheFenceIsNotAsked(t *testing.T) {
 	rows, status := storytest.Tell[row](t, storytest.Build(t, "openfence"), "-jobs", "60")
 	require.Len(t, rows, len(fences))
 	require.Positive(t, rows[1].Twice)
-	require.NotEmpty(t, rows[1].check())
+	require.NotEmpty(t, rows[1].Check())
 	require.Equal(t, 1, status, "the program must say that this is wrong")
 }
 
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	none := row{Fence: "none", Jobs: 9, Done: 9, Twice: 1, TakenOver: 2}
 	fenced := row{Fence: "row", Jobs: 9, Done: 9, Refused: 1, TakenOver: 2}
-	require.Empty(t, none.check())
-	require.Empty(t, fenced.check())
+	require.Empty(t, none.Check())
+	require.Empty(t, fenced.Check())
 	for name, wrong := range map[string]row{
 		"a job not done":     {Fence: "row", Jobs: 9, Done: 8, Refused: 1, TakenOver: 2},
 		"done twice":         {Fence: "row", Jobs: 9, Done: 9, Twice: 1, Refused: 1, TakenOver: 2},
@@ -51,7 +51,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"nothing taken over": {Fence: "row", Jobs: 9, Done: 9, Refused: 1, TakenOver: 1},
 		"no anomaly":         {Fence: "none", Jobs: 9, Done: 9, TakenOver: 2},
 	} {
-		require.Len(t, wrong.check(), 1, name)
+		require.Len(t, wrong.Check(), 1, name)
 	}
 }
 

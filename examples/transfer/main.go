@@ -13,43 +13,21 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"time"
 
 	"github.com/fencelock/fencelock/examples/internal/child"
+	"github.com/fencelock/fencelock/examples/internal/report"
 )
 
 func main() {
 	child.Main(workerEnv, runWorker)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	s, asJSON, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2)
-	}
-	var rows []row
-	err = run(ctx, s, func(r row) {
-		fmt.Fprintf(os.Stderr, "%s: %d transfers\n", r.Arm, r.Transfers)
-		rows = append(rows, r)
-	})
-	if asJSON {
-		err = errors.Join(err, printJSON(os.Stdout, rows))
-	} else if len(rows) > 0 {
-		err = errors.Join(err, printTable(os.Stdout, rows))
-	}
-	for _, r := range rows {
-		for _, wrong := range r.check() {
-			err = errors.Join(err, errors.New(wrong))
-		}
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "transfer: this went wrong:\n%v\n", err)
-		os.Exit(1)
-	}
+	report.Main("transfer", parse, func(ctx context.Context, s settings, each func(row)) error {
+		return run(ctx, s, func(r row) {
+			fmt.Fprintf(os.Stderr, "%s: %d transfers\n", r.Arm, r.Transfers)
+			each(r)
+		})
+	}, printTable)
 }
 
 // parse reads the command line. It prints what is wrong with it.

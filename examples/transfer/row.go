@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -36,9 +35,9 @@ func count(ctx context.Context, pool *pgxpool.Pool) (r row, err error) {
 	return r, err
 }
 
-// check returns what is wrong with a row: money that a safe arm lost, or an arm
+// Check returns what is wrong with a row: money that a safe arm lost, or an arm
 // that showed nothing.
-func (r row) check() (wrong []string) {
+func (r row) Check() (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, r.Arm+": "+fmt.Sprintf(format, args...)) }
 	var a arm
 	for _, one := range arms {
@@ -76,15 +75,4 @@ func printTable(w io.Writer, rows []row) error {
 		fmt.Fprintf(t, "%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%s\t\n", r.Arm, r.Transfers, r.PerSecond, r.Refused, r.Off, r.Total, r.Expected, verdict)
 	}
 	return t.Flush()
-}
-
-// printJSON prints rows for programs, an object a line.
-func printJSON(w io.Writer, rows []row) error {
-	out := json.NewEncoder(w)
-	for _, r := range rows {
-		if err := out.Encode(r); err != nil {
-			return err
-		}
-	}
-	return nil
 }

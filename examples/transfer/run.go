@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock/examples/internal/child"
-	"github.com/fencelock/fencelock/examples/internal/machine"
 	"github.com/fencelock/fencelock/examples/internal/schema"
 )
 
@@ -44,42 +43,29 @@ type settings struct {
 }
 
 // run runs the arms, one after the other, and calls each for each row.
-func run(ctx context.Context, s settings, each func(row)) (err error) {
-	url, stop, err := machine.Postgres(s.URL)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stop()) }()
-	drop, err := schema.Create(ctx, url, schemaName, tables)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, drop()) }()
-	pool, err := schema.Open(ctx, url, schemaName, 2)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	for i, a := range arms {
-		if s.Arm != "" && s.Arm != a.name {
-			continue
+func run(ctx context.Context, s settings, each func(row)) error {
+	return schema.OnPostgres(ctx, s.URL, schemaName, tables, func(url string, pool *pgxpool.Pool) error {
+		for i, a := range arms {
+			if s.Arm != "" && s.Arm != a.name {
+				continue
+			}
+			if err := open(ctx, pool, s.Accounts); err != nil {
+				return err
+			}
+			did, took, err := s.work(ctx, url, i)
+			if err != nil {
+				return fmt.Errorf("%s: %w", a.name, err)
+			}
+			r, err := count(ctx, pool)
+			if err != nil {
+				return err
+			}
+			r.Arm, r.Transfers, r.Refused = a.name, did.Done, did.Refused
+			r.Expected, r.PerSecond = int64(s.Accounts)*opening, float64(did.Done)/took.Seconds()
+			each(r)
 		}
-		if err := open(ctx, pool, s.Accounts); err != nil {
-			return err
-		}
-		did, took, err := s.work(ctx, url, i)
-		if err != nil {
-			return fmt.Errorf("%s: %w", a.name, err)
-		}
-		r, err := count(ctx, pool)
-		if err != nil {
-			return err
-		}
-		r.Arm, r.Transfers, r.Refused = a.name, did.Done, did.Refused
-		r.Expected, r.PerSecond = int64(s.Accounts)*opening, float64(did.Done)/took.Seconds()
-		each(r)
-	}
-	return nil
+		return nil
+	})
 }
 
 // open starts anew.

@@ -17,7 +17,7 @@ func TestFenceAndTxLockKeepTheMoney(t *testing.T) {
 	require.Len(t, rows, len(arms))
 	for i, r := range rows {
 		require.Equal(t, arms[i].name, r.Arm)
-		require.Empty(t, r.check())
+		require.Empty(t, r.Check())
 		require.Equal(t, !arms[i].safe, r.Off > 0)
 	}
 	require.Zero(t, status)
@@ -31,7 +31,7 @@ func TestMoneyIsLostAgainWhenTheFenceIsNotAsked(t *testing.T) {
 	require.Len(t, rows, 1)
 	require.Positive(t, rows[0].Off)
 	require.Zero(t, rows[0].Refused)
-	require.NotEmpty(t, rows[0].check())
+	require.NotEmpty(t, rows[0].Check())
 	require.Equal(t, 1, status, "the program must say that this is wrong")
 }
 
@@ -44,9 +44,9 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	}
 	for name, r := range good {
 		r.Arm = name
-		require.Empty(t, r.check())
+		require.Empty(t, r.Check())
 		r.Transfers = 0
-		require.Len(t, r.check(), 1, "%s: nothing transferred", name)
+		require.Len(t, r.Check(), 1, "%s: nothing transferred", name)
 	}
 	for name, spoil := range map[string]func(*row){
 		"no lock":         func(r *row) { r.Off = 0 },
@@ -57,14 +57,14 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		r := good[name]
 		r.Arm = name
 		spoil(&r)
-		require.Len(t, r.check(), 1, name)
+		require.Len(t, r.Check(), 1, name)
 	}
 	for _, name := range []string{"lease and fence", "TxLock"} {
 		r := good[name]
 		r.Arm, r.Total = name, 3999
-		require.Len(t, r.check(), 1, name)
+		require.Len(t, r.Check(), 1, name)
 		r.Total, r.Off = 4000, 2
-		require.Len(t, r.check(), 1, name)
+		require.Len(t, r.Check(), 1, name)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencelock/fencelock/examples/internal/machine"
 	"github.com/fencelock/fencelock/pg"
 )
 
@@ -47,4 +48,28 @@ func Create(ctx context.Context, url, name, ddl string) (drop func() error, err 
 		return nil, errors.Join(err, drop())
 	}
 	return drop, nil
+}
+
+// OnPostgres calls f with a PostgreSQL, the one at url or one that is started
+// from this machine's programs, in which a schema of this name has the tables. The
+// schema is dropped afterwards.
+func OnPostgres(
+	ctx context.Context, url, name, tables string, f func(url string, pool *pgxpool.Pool) error,
+) (err error) {
+	url, stop, err := machine.Postgres(url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	drop, err := Create(ctx, url, name, tables)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, drop()) }()
+	pool, err := Open(ctx, url, name, 2)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return f(url, pool)
 }
