@@ -59,24 +59,35 @@ func (s advisory) Lock(ctx context.Context, r lease.Request, wait bool) (lease.G
 	return g, err
 }
 
-// get asks for the lock. It is asked again when the server neither gives nor
-// refuses it: NULL or -1, as after KILL QUERY.
+// get asks for the lock, and again when there is no answer.
 func (s advisory) get(ctx context.Context, key sqlkit.Key, wait time.Duration) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		var got sql.NullInt64
 		err := s.row(ctx, fmt.Sprintf("SELECT GET_LOCK('%s', %.0f)", key.Hex(), wait.Seconds()), &got)
-		switch {
-		case err != nil && !interrupted(err) && !again(err):
+		if err == nil {
+			err = granted(got)
+		}
+		if err != errNoAnswer && !interrupted(err) && !again(err) {
 			return err
-		case err == nil && got.Valid && got.Int64 == 1:
-			return nil
-		case err == nil && got.Valid && got.Int64 == 0:
-			return &fencelock.HeldError{}
 		}
 		if !sleep(ctx, pause) {
-			return errors.Join(fmt.Errorf("GET_LOCK says %v", got), err, ctx.Err())
+			return errors.Join(err, ctx.Err())
 		}
 	}
+}
+
+var errNoAnswer = errors.New("GET_LOCK neither gives nor refuses the lock")
+
+// granted says what GET_LOCK means: NULL or -1, as after KILL QUERY, is no
+// answer.
+func granted(got sql.NullInt64) error {
+	switch {
+	case got.Valid && got.Int64 == 1:
+		return nil
+	case got.Valid && got.Int64 == 0:
+		return &fencelock.HeldError{}
+	}
+	return errNoAnswer
 }
 
 // Unlock implements session.Session.

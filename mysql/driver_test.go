@@ -131,3 +131,50 @@ func TestServerErrorsAreRecognised(t *testing.T) {
 		require.Zero(t, number(err), err)
 	}
 }
+
+// S15: neither is an answer.
+func TestWhatGetLockSays(t *testing.T) {
+	require.NoError(t, granted(sql.NullInt64{Int64: 1, Valid: true}))
+	require.ErrorIs(t, granted(sql.NullInt64{Int64: 0, Valid: true}), fencelock.ErrHeld)
+	for _, none := range []sql.NullInt64{{}, {Int64: -1, Valid: true}} {
+		require.ErrorIs(t, granted(none), errNoAnswer, "%v", none)
+	}
+}
+
+// What may still have a lock is ended at the server, whatever the network does.
+func TestCloseEndsASessionThatTheServerBelievesIn(t *testing.T) {
+	server := testserver.SharedMariaDB(t).NewDatabase(t)
+	pool := func(dsn string) *sql.DB {
+		db, err := sql.Open("mysql", dsn)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = db.Close() })
+		return db
+	}
+	near := pool(server.DSN())
+	require.NoError(t, Migrate(t.Context(), near))
+	for what, open := range map[string]func(*sql.DB, ...fencelock.Option) (*Locker, error){"advisory": NewAdvisory, "row": NewRow} {
+		p := testserver.NewProxy(t, server.Addr())
+		l, err := open(pool(server.Via(p.Addr())), fencelock.TTL(time.Minute))
+		require.NoError(t, err)
+		d := l.style.(*sessions)
+		c, err := d.connect(t.Context())
+		require.NoError(t, err)
+		r := asks("a")
+		r.Key = "fencelock/" + what
+		s := d.wrap(c)
+		_, err = s.Lock(t.Context(), r, false)
+		require.NoError(t, err)
+		other, err := open(near)
+		require.NoError(t, err)
+		_, err = other.TryAcquire(t.Context(), what)
+		require.ErrorIs(t, err, fencelock.ErrHeld)
+
+		p.Drop(testserver.Both) // the server does not see that the connection is closed
+		d.pool.db = near
+		require.NoError(t, s.Close(t.Context()))
+		lock, err := other.TryAcquire(t.Context(), what)
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(t.Context()))
+		require.NoError(t, other.Close(t.Context()))
+	}
+}

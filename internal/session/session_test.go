@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,7 @@ type database struct {
 type fake struct {
 	db     *database
 	calls  []string
+	pings  atomic.Int32
 	unlock error
 	ping   chan error // what pings answer; nil: nil at once
 	close  error
@@ -52,6 +54,7 @@ func (f *fake) Lock(context.Context, lease.Request, bool) (lease.Grant, error) {
 }
 
 func (f *fake) Ping(context.Context) error {
+	f.pings.Add(1)
 	if f.ping == nil {
 		return nil
 	}
@@ -272,6 +275,17 @@ func TestAReleaseDoesNotDisturbAPingOnItsWay(t *testing.T) {
 		require.NoError(t, release(d, "b"), "ended")
 		require.Empty(t, d.uses)
 	})
+}
+
+// A10
+func TestNothingIsSentForAHoldThatIsGivenUp(t *testing.T) {
+	d, db := newDriver()
+	try(t, d, "a")
+	db.opened[0].close = errNet
+	require.Error(t, d.Undo(bg, request("a")))
+	_, err := renew(bg, d, "a")
+	require.Error(t, err)
+	require.Zero(t, db.opened[0].pings.Load())
 }
 
 func TestSessionsThatAreNotNeededAreClosed(t *testing.T) {
