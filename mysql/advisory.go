@@ -16,9 +16,10 @@ import (
 
 // NewAdvisory returns a Locker that locks by GET_LOCK. Each hold, and each
 // process that waits for a name, keeps a connection of db for itself, with
-// wait_timeout set to the TTL; so db and the server must be allowed as many. They
-// are used again for a while, then closed. The name at the server is the SHA-256
-// of prefix and name in lower hex.
+// wait_timeout set to the TTL, so db and the server must be allowed as many. They
+// are used again for a while, then closed. MaxOpenConns of db is read here, once:
+// one connection is kept free for what is done beside the sessions. The name at
+// the server is the SHA-256 of prefix and name in lower hex.
 //
 // Waiting processes queue at the server. A holder that dies is followed at once
 // if the machine or the network can still tell the server, else after the TTL,
