@@ -94,7 +94,7 @@ func noRenewalAfterRelease(k *kit) {
 	if k.b.Commands == nil {
 		k.Skip("NOT TESTED: the backend gives no Commands")
 	}
-	ttl := 6 * k.b.TTL // no longer, so that a renewal is due while we watch
+	ttl := 3 * k.b.TTL // no longer, so that a renewal is due while we watch
 	l, names := k.locker(fencelock.TTL(ttl)), k.list(20)
 	k.each(names, len(names), func(name string) error {
 		for range k.rounds(500) {

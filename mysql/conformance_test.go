@@ -74,7 +74,7 @@ func sessions(t *testing.T, style string, set func(*driver.Config)) locktest.Bac
 }
 
 func sessionsAt(b locktest.Backend, server *testserver.MariaDB, style string) locktest.Backend {
-	b.FixedTTL, b.Session = true, true
+	b.FixedTTL, b.Session, b.TTL = true, true, 2*time.Second // in whole seconds; renewed by a ping
 	b.Delete = func(t testing.TB, name string) { kill(t, server, holderOf(t, server, style, name)) }
 	b.Residue = func(testing.TB) []string {
 		return server.Strings("SELECT CONCAT('session ', THREAD_ID, ' has ', TABLE_SCHEMA) FROM information_schema.METADATA_LOCK_INFO WHERE LOCK_TYPE = 'User lock'")

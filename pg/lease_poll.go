@@ -10,23 +10,24 @@ import (
 )
 
 // Behind a pooler nobody can be woken. There those who wait look whether the
-// lock is free, the more often the more recently it has changed hands, and who
-// gives up a lock that others wait for leaves it to them for a moment. Otherwise a
-// process that takes it again and again would hardly let the others have it.
+// lock is free, the more often the more recently it has changed hands and the
+// more turns of others they have seen, since chance alone is not fair. And who
+// gives up a lock that others wait for leaves it to them for a moment. Otherwise
+// a process that takes it again and again would hardly let the others have it.
 const (
-	minLook = 5 * time.Millisecond
+	minLook = 10 * time.Millisecond // for who has just come; down to a quarter
 	maxLook = 250 * time.Millisecond
 	marks   = 100 * time.Millisecond // for how long more than a pause a mark of one who looks lasts
-	yield   = 4 * minLook
+	yield   = 2 * minLook
 )
 
 // lookOut returns a channel that receives when key is free. It ends with ctx.
 func (l *listener) lookOut(ctx context.Context, key string) <-chan struct{} {
 	wake := make(chan struct{}, 1)
 	l.lookouts.Go(func() {
-		changed, last := time.Now(), view{}
+		changed, last, turns := time.Now(), view{}, -1 // the first look sees none
 		for {
-			pause := min(max(time.Since(changed)/4, minLook), maxLook)
+			pause := min(max(time.Since(changed)/4, minLook>>min(max(turns, 0), 2)), maxLook)
 			t := time.NewTimer(pause/2 + rand.N(pause/2))
 			select {
 			case <-t.C:
@@ -40,6 +41,7 @@ func (l *listener) lookOut(ctx context.Context, key string) <-chan struct{} {
 				continue
 			case v.counter != last.counter:
 				changed, last = time.Now(), v
+				turns++
 			}
 			if !v.held() {
 				select {
