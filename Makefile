@@ -8,13 +8,13 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 each = @failed=0; for m in $(MODULES); do $(1) || failed=1; done; exit $$failed
 
 # Everything, race-checked, against real servers; a missing server is a failure.
-# The first line compiles on all cores and vets. The tests themselves run one
+# The first line compiles on all cores and vets. The library's tests run one
 # package at a time: they measure time, and a neighbour would disturb them.
 .PHONY: test
 test: export FENCELOCK_TEST_REQUIRE = 1
 test: servers
 	$(call each,go -C $$m vet -race ./... && \
-		go -C $$m test -race -short -count=1 -vet=off -p 1 ./...)
+		go -C $$m test -race -short -count=1 -vet=off -p $$([ $$m = . ] && echo 1 || echo 2) ./...)
 
 # The long rounds, without -short, twenty times.
 .PHONY: soak

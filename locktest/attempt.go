@@ -10,12 +10,14 @@ import (
 	"time"
 )
 
-// attempts is how often a case is run that fails while the machine stands still.
+// attempts is how often a case is run that fails in company or while the machine
+// stands still.
 const attempts = 3
 
 // attempt is a testing.TB that keeps a failure to itself: a machine that is busy
 // with other work may hold this process up for longer than a TTL, and no lock
-// that expires can stand that. A case that fails meanwhile gets another chance.
+// that expires can stand that. A case that fails meanwhile, or beside others that
+// keep the server busy, gets another chance by itself.
 type attempt struct {
 	testing.TB
 
@@ -25,25 +27,29 @@ type attempt struct {
 	cleanups []func()
 }
 
-// run runs a case as a subtest of t.
-func run(t *testing.T, b Backend, s *stalls, name string, f func(*kit)) {
-	t.Run(name, func(t *testing.T) {
+// runner runs the cases of a suite.
+type runner struct {
+	t      *testing.T
+	b      Backend
+	stalls *stalls
+	// A case that may have company holds it for reading.
+	company sync.RWMutex
+}
+
+// run runs a case as a subtest. With FENCELOCK_TEST_SOAK=1 a failure in company
+// is one.
+func (r *runner) run(c testCase) {
+	r.t.Run(c.name, func(t *testing.T) {
 		for n := 1; ; n++ {
-			a, start := &attempt{TB: t}, time.Now()
-			a.alone(func() { f(&kit{attempt: a, b: b}) })
-			for len(a.cleanups) > 0 {
-				last := a.cleanups[len(a.cleanups)-1]
-				a.cleanups = a.cleanups[:len(a.cleanups)-1]
-				a.alone(last)
-			}
-			stall := s.since(start)
+			alone := c.alone || n > 1
+			a, stall := r.try(t, c, alone)
 			switch {
 			case len(a.failures) == 0 && a.skipped != "":
 				t.Skip(a.skipped)
 			case len(a.failures) == 0:
 				return
-			case n < attempts && stall > b.TTL/20:
-				t.Logf("once more, since this process stood still for %v meanwhile:\n%s", stall, strings.Join(a.failures, "\n"))
+			case n < attempts && (stall > r.b.TTL/20 || !alone && !soak()):
+				t.Logf("once more by itself; this process stood still for at most %v meanwhile:\n%s", stall, strings.Join(a.failures, "\n"))
 				continue
 			}
 			t.Fatalf("attempt %d failed, this process stood still for at most %v:\n%s", n, stall, strings.Join(a.failures, "\n"))
@@ -51,8 +57,26 @@ func run(t *testing.T, b Backend, s *stalls, name string, f func(*kit)) {
 	})
 }
 
-// alone runs f in a goroutine that FailNow may end, and waits for it.
-func (a *attempt) alone(f func()) {
+// try runs a case once and returns how long this process stood still meanwhile.
+func (r *runner) try(t *testing.T, c testCase, alone bool) (*attempt, time.Duration) {
+	company := r.company.RLocker()
+	if alone {
+		company = &r.company
+	}
+	company.Lock()
+	defer company.Unlock()
+	a, start := &attempt{TB: t}, time.Now()
+	a.guarded(func() { c.run(&kit{attempt: a, b: r.b}) })
+	for len(a.cleanups) > 0 {
+		last := a.cleanups[len(a.cleanups)-1]
+		a.cleanups = a.cleanups[:len(a.cleanups)-1]
+		a.guarded(last)
+	}
+	return a, r.stalls.since(start)
+}
+
+// guarded runs f in a goroutine that FailNow may end, and waits for it.
+func (a *attempt) guarded(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -63,17 +63,20 @@ func (k *kit) names(n int) []string {
 	return names
 }
 
-// rounds returns n with FENCELOCK_TEST_SOAK=1, else a quarter of it, with -short
-// a tenth.
+// rounds returns a tenth of n with -short, else a quarter, with
+// FENCELOCK_TEST_SOAK=1 all.
 func (k *kit) rounds(n int) int {
 	switch {
-	case os.Getenv("FENCELOCK_TEST_SOAK") == "1":
-		return n
 	case testing.Short():
 		return max(n/10, 1)
+	case soak():
+		return n
 	}
 	return max(n/4, 1)
 }
+
+// soak says that a run is to find what is rare, however long it lasts.
+func soak() bool { return os.Getenv("FENCELOCK_TEST_SOAK") == "1" }
 
 func (k *kit) locker(opts ...fencelock.Option) Locker {
 	k.Helper()

@@ -103,75 +103,72 @@ type Backend struct {
 	Session bool
 }
 
-// cases run one after the other: they look at the whole server, or need the
-// processors for themselves.
-var cases = []struct {
+type testCase struct {
 	name string
 	run  func(*kit)
-}{
-	{"RefusesBadRequestsBeforeSending", badRequests},
-	{"CancelledAcquireFreesTheLockAtOnce", cancelledAcquire},
-	{"CancelAtTheMomentOfGrant", cancelAtGrant},
-	{"CleanUpDoesNotOvertakeItsAttempt", cancelsThroughJitter},
-	{"NothingIsLeftBehind", nothingLeft},
-	{"NoRenewalAfterRelease", noRenewalAfterRelease},
-	{"ExcludesGoroutines", excludesGoroutines},
-	{"TokensRise", tokensRise},
-	{"ManyNamesAtOnce", manyNames},
-	{"FairWithPasses", fairWithPasses},
-	{"FairWithoutPasses", fairWithoutPasses},
-	{"IdleLockerCostsNothing", idleCostsNothing},
+	// It looks at the whole server, or needs the processors for itself. Those that
+	// may have company wait for time to pass; the longest come first.
+	alone bool
 }
 
-// waits run many at a time, the longest first: they wait for time to pass.
-var waits = []struct {
-	name string
-	run  func(*kit)
-}{
-	{"SurvivesAShortOutage", shortOutage},
-	{"RenewedAfterALoss", renewedAfterLoss},
-	{"LongerThanItsContext", outlivesContext},
-	{"LossIsToldInTimeAfterALateRenewal", lossAfterLateRenewal},
-	{"LossIsToldInTimeAfterALateGrant", lossAfterLateGrant},
-	{"OneLossLeavesTheOthersHeld", othersStayHeld},
-	{"ErrorsTellApart", errorsTellApart},
-	{"RenewalSparesTheNextHolder", renewalSparesNext},
-	{"OneStuckRenewalDelaysNoOther", stuckRenewal},
-	{"NeverGrantedExpired", neverGrantedExpired},
-	{"PausedHolderIsToldWhenItWakes", pausedHolder},
-	{"LateReleaseSparesTheNextHolder", lateRelease},
-	{"HandleTellsWhatItIs", handle},
-	{"HeldByAnother", heldByAnother},
-	{"WaitBoundsTheWait", waitOption},
-	{"DoneContextAcquiresNothing", doneContext},
-	{"NamesAreIndependent", namesAreIndependent},
-	{"PrefixesAreIndependent", prefixesAreIndependent},
-	{"WaitersOfAProcessAreServedInOrder", servedInOrder},
-	{"OwnersDifferAndTokensRise", ownersDiffer},
-	{"PassesZeroIsAGrantEach", passesZero},
-	{"MinTokenIsHonoured", minToken},
-	{"MinTokenFarAheadIsRefused", minTokenFar},
-	{"MinTokenOfAWaiter", minTokenOfWaiter},
-	{"TTLOfAWaiter", ttlOfWaiter},
-	{"ProcessesTakeTurns", takesTurns},
-	{"ReleaseWithDoneContext", releaseDone},
-	{"ReleaseTwice", releaseTwice},
-	{"ReleaseCutShortCanBeRepeated", releaseCutShort},
-	{"LossIsToldInTimeFrozen", lossFrozen},
-	{"LossIsToldInTimeBlackHole", lossBlackHole},
-	{"LossIsToldInTimeSlow", lossSlow},
-	{"LossIsToldInTimeCut", lossCut},
-	{"RenewalCreatesNothing", renewalCreatesNothing},
-	{"WaitEndsOnTimeBlackHole", waitBlackHole},
-	{"WaitEndsOnTimeInTheQueue", waitQueued},
-	{"WaitEndsOnTimeRefused", waitRefused},
-	{"DeadHolderIsFollowed", deadHolder},
-	{"WithLockReleasesAlways", withLockReleases},
-	{"WithLockTellsLoss", withLockLoss},
-	{"WithLockBoundByContext", withLockBound},
-	{"CloseEndsEverything", closeEndsEverything},
-	{"CloseUndoesPending", closeUndoesPending},
-	{"EventsAreInOrder", eventsInOrder},
+var cases = []testCase{
+	{name: "SurvivesAShortOutage", run: shortOutage},
+	{name: "RenewedAfterALoss", run: renewedAfterLoss},
+	{name: "LongerThanItsContext", run: outlivesContext},
+	{name: "LossIsToldInTimeAfterALateRenewal", run: lossAfterLateRenewal},
+	{name: "LossIsToldInTimeAfterALateGrant", run: lossAfterLateGrant},
+	{name: "OneLossLeavesTheOthersHeld", run: othersStayHeld},
+	{name: "ErrorsTellApart", run: errorsTellApart},
+	{name: "RenewalSparesTheNextHolder", run: renewalSparesNext},
+	{name: "OneStuckRenewalDelaysNoOther", run: stuckRenewal},
+	{name: "NeverGrantedExpired", run: neverGrantedExpired},
+	{name: "PausedHolderIsToldWhenItWakes", run: pausedHolder},
+	{name: "LateReleaseSparesTheNextHolder", run: lateRelease},
+	{name: "HandleTellsWhatItIs", run: handle},
+	{name: "HeldByAnother", run: heldByAnother},
+	{name: "WaitBoundsTheWait", run: waitOption},
+	{name: "DoneContextAcquiresNothing", run: doneContext},
+	{name: "NamesAreIndependent", run: namesAreIndependent},
+	{name: "PrefixesAreIndependent", run: prefixesAreIndependent},
+	{name: "WaitersOfAProcessAreServedInOrder", run: servedInOrder},
+	{name: "OwnersDifferAndTokensRise", run: ownersDiffer},
+	{name: "PassesZeroIsAGrantEach", run: passesZero},
+	{name: "MinTokenIsHonoured", run: minToken},
+	{name: "MinTokenFarAheadIsRefused", run: minTokenFar},
+	{name: "MinTokenOfAWaiter", run: minTokenOfWaiter},
+	{name: "TTLOfAWaiter", run: ttlOfWaiter},
+	{name: "ProcessesTakeTurns", run: takesTurns},
+	{name: "ReleaseWithDoneContext", run: releaseDone},
+	{name: "ReleaseTwice", run: releaseTwice},
+	{name: "ReleaseCutShortCanBeRepeated", run: releaseCutShort},
+	{name: "LossIsToldInTimeFrozen", run: lossFrozen},
+	{name: "LossIsToldInTimeBlackHole", run: lossBlackHole},
+	{name: "LossIsToldInTimeSlow", run: lossSlow},
+	{name: "LossIsToldInTimeCut", run: lossCut},
+	{name: "RenewalCreatesNothing", run: renewalCreatesNothing},
+	{name: "WaitEndsOnTimeBlackHole", run: waitBlackHole},
+	{name: "WaitEndsOnTimeInTheQueue", run: waitQueued},
+	{name: "WaitEndsOnTimeRefused", run: waitRefused},
+	{name: "DeadHolderIsFollowed", run: deadHolder},
+	{name: "WithLockReleasesAlways", run: withLockReleases},
+	{name: "WithLockTellsLoss", run: withLockLoss},
+	{name: "WithLockBoundByContext", run: withLockBound},
+	{name: "CloseEndsEverything", run: closeEndsEverything},
+	{name: "CloseUndoesPending", run: closeUndoesPending},
+	{name: "EventsAreInOrder", run: eventsInOrder},
+
+	{name: "RefusesBadRequestsBeforeSending", run: badRequests, alone: true},
+	{name: "CancelledAcquireFreesTheLockAtOnce", run: cancelledAcquire, alone: true},
+	{name: "CancelAtTheMomentOfGrant", run: cancelAtGrant, alone: true},
+	{name: "CleanUpDoesNotOvertakeItsAttempt", run: cancelsThroughJitter, alone: true},
+	{name: "NothingIsLeftBehind", run: nothingLeft, alone: true},
+	{name: "NoRenewalAfterRelease", run: noRenewalAfterRelease, alone: true},
+	{name: "ExcludesGoroutines", run: excludesGoroutines, alone: true},
+	{name: "TokensRise", run: tokensRise, alone: true},
+	{name: "ManyNamesAtOnce", run: manyNames, alone: true},
+	{name: "FairWithPasses", run: fairWithPasses, alone: true},
+	{name: "FairWithoutPasses", run: fairWithoutPasses, alone: true},
+	{name: "IdleLockerCostsNothing", run: idleCostsNothing, alone: true},
 }
 
 // has reports whether a case makes sense for the backend at all. A hook that
@@ -188,9 +185,10 @@ func (b Backend) has(name string) bool {
 
 // Run runs the suite as subtests of t, in less than a minute for most backends.
 // With -short there are fewer rounds, with FENCELOCK_TEST_SOAK=1 in the
-// environment more. A case that fails while this process was
-// kept from running, as on a machine that is busy with other work, is tried
-// again; the bounds are ten times what the promises say.
+// environment more. Most cases wait most of the time and run beside each other;
+// one that fails then is run again by itself, and one that fails while this
+// process was kept from running is, too. The bounds are ten times what the
+// promises say.
 func Run(t *testing.T, b Backend) {
 	if b.New == nil {
 		t.Fatal("locktest: Backend.New is nil")
@@ -198,26 +196,23 @@ func Run(t *testing.T, b Backend) {
 	if b.TTL == 0 {
 		b.TTL = time.Second
 	}
-	s := watchStalls()
-	defer s.close()
+	r := &runner{t: t, b: b, stalls: watchStalls()}
+	defer r.stalls.close()
 	var all sync.WaitGroup
 	width := 16 // t.Parallel would run no more than GOMAXPROCS
 	if b.Session {
-		width = 6
+		width = 10
 	}
 	slots := make(chan struct{}, width)
-	for _, c := range waits {
+	for _, c := range cases {
 		if !b.has(c.name) {
 			continue
 		}
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			run(t, b, s, c.name, c.run)
+			r.run(c)
 		})
 	}
 	all.Wait()
-	for _, c := range cases {
-		run(t, b, s, c.name, c.run)
-	}
 }

@@ -9,27 +9,34 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
+// loss is a way to lose locks.
+type loss struct {
+	disturb func(Link)
+	late    bool          // answers are late before, too
+	renewed bool          // it happens after a renewal, not after the grant
+	noticed time.Duration // no deadline foretells it: told that late, and as early as may be
+}
+
 // A3, A18, E8: whatever keeps renewals from being confirmed, the holder is told
 // before somebody else has the lock, and not before its time. What a busy
 // machine may add is ten times the margin that the deadline has.
-func lossInTime(k *kit, ttl time.Duration, before func(Link), renewed bool, disturb func(Link)) {
-	k.Helper()
-	lossBetween(k, ttl, before, renewed, 0, disturb)
-}
-
-// lossBetween allows a loss that no deadline foretells to be noticed, as late as
-// that and as early as may be.
-func lossBetween(k *kit, ttl time.Duration, before func(Link), renewed bool, noticed time.Duration, disturb func(Link)) {
-	noise := k.b.TTL/10 + 20*time.Millisecond + noticed
+func (how loss) isToldInTime(k *kit) {
+	noise := k.b.TTL/10 + 20*time.Millisecond + how.noticed
+	ttl, many := k.b.TTL, 50
+	if how.late { // each connection is late with its answers one after the other
+		ttl, many = 2*k.b.TTL, 8
+	}
 	l, link := k.via(fencelock.TTL(ttl))
-	other, names := k.locker(), k.list(50)
-	before(link)
+	other, names := k.locker(), k.list(many)
+	if how.late {
+		link.Delay(k.b.TTL * 35 / 100)
+	}
 	locks := k.all(l, names)
 	deadline := make(map[string]time.Time)
 	for name, lock := range locks { // a renewal may only make it later
 		deadline[name] = time.Now().Add(lock.Valid())
 	}
-	if renewed {
+	if how.renewed {
 		k.until("all are renewed", ttl+soon, func() bool {
 			for name, lock := range locks {
 				if time.Now().Add(lock.Valid()).Before(deadline[name].Add(ttl / 10)) {
@@ -39,7 +46,7 @@ func lossBetween(k *kit, ttl time.Duration, before func(Link), renewed bool, not
 			return true
 		})
 	}
-	disturb(link)
+	how.disturb(link)
 	k.each(names, len(names), func(name string) error {
 		lock, told := locks[name], make(chan time.Time, 1)
 		go func() {
@@ -56,7 +63,7 @@ func lossBetween(k *kit, ttl time.Duration, before func(Link), renewed bool, not
 			if late := at.Sub(granted); late > noise {
 				return fmt.Errorf("the holder of %q was told %v after another had the lock", name, late)
 			}
-			if early := deadline[name].Sub(at); noticed == 0 && early > time.Millisecond {
+			if early := deadline[name].Sub(at); how.noticed == 0 && early > time.Millisecond {
 				return fmt.Errorf("%q was reported lost %v before its deadline: %w", name, early, lock.Err())
 			}
 		case <-time.After(soon):
@@ -70,27 +77,28 @@ func lossBetween(k *kit, ttl time.Duration, before func(Link), renewed bool, not
 	})
 }
 
-func lossFrozen(k *kit)    { lossInTime(k, k.b.TTL, func(Link) {}, false, Link.Freeze) }
-func lossBlackHole(k *kit) { lossInTime(k, k.b.TTL, func(Link) {}, true, Link.BlackHole) }
-func lossCut(k *kit) {
-	noticed := time.Duration(0)
-	if k.b.Session { // the server may see the end of the connection first
-		noticed = time.Second
-	}
-	lossBetween(k, k.b.TTL, func(Link) {}, false, noticed, Link.Cut)
-}
+func lossFrozen(k *kit)    { loss{disturb: Link.Freeze}.isToldInTime(k) }
+func lossBlackHole(k *kit) { loss{disturb: Link.BlackHole, renewed: true}.isToldInTime(k) }
 func lossSlow(k *kit) {
-	lossInTime(k, k.b.TTL, func(Link) {}, false, func(l Link) { l.Delay(2 * k.b.TTL) })
+	loss{disturb: func(l Link) { l.Delay(2 * k.b.TTL) }}.isToldInTime(k)
+}
+
+func lossCut(k *kit) {
+	how := loss{disturb: Link.Cut}
+	if k.b.Session { // the server may see the end of the connection first
+		how.noticed = time.Second
+	}
+	how.isToldInTime(k)
 }
 
 // The time to live counts from the sending of what is confirmed, not from its
 // answer.
 func lossAfterLateGrant(k *kit) {
-	lossInTime(k, 3*k.b.TTL, func(l Link) { l.Delay(k.b.TTL * 35 / 100) }, false, Link.BlackHole)
+	loss{disturb: Link.BlackHole, late: true}.isToldInTime(k)
 }
 
 func lossAfterLateRenewal(k *kit) {
-	lossInTime(k, 3*k.b.TTL, func(l Link) { l.Delay(k.b.TTL * 35 / 100) }, true, Link.BlackHole)
+	loss{disturb: Link.BlackHole, late: true, renewed: true}.isToldInTime(k)
 }
 
 // A renewal that fails is repeated until the deadline.
@@ -106,7 +114,7 @@ func shortOutage(k *kit) {
 		disturb(link)
 		time.AfterFunc(k.b.TTL*3/4, link.Heal)
 	}
-	k.held(locks[0], 4*k.b.TTL)
+	k.held(locks[0], 3*k.b.TTL)
 	for _, lock := range locks {
 		k.held(lock, 0)
 		k.release(lock)
@@ -141,20 +149,24 @@ func renewalCreatesNothing(k *kit) {
 func renewalSparesNext(k *kit) {
 	k.needsDelete()
 	l, other, third := k.locker(k.short()), k.locker(), k.locker()
-	for _, early := range []bool{false, true} {
+	var early, late [2]fencelock.Lock // the deposed holder's and the next one's
+	for _, locks := range []*[2]fencelock.Lock{&early, &late} {
 		name := k.name()
-		lock := k.acquire(l, name)
+		locks[0] = k.acquire(l, name)
 		k.b.Delete(k, name)
-		next := k.acquire(other, name)
-		if !early {
-			k.lost(lock, k.b.TTL+soon)
+		locks[1] = k.acquire(other, name)
+		if locks == &late {
+			k.lost(locks[0], k.b.TTL+soon)
 		}
-		if err := lock.Release(k.ctx(long)); !errors.Is(err, fencelock.ErrLost) {
+		if err := locks[0].Release(k.ctx(long)); !errors.Is(err, fencelock.ErrLost) {
 			k.Errorf("Release of a lost lock: %v", err)
 		}
-		k.held(next, 2*k.b.TTL)
-		k.taken(third, name)
-		k.release(next)
+	}
+	k.held(early[1], 2*k.b.TTL)
+	for _, locks := range [][2]fencelock.Lock{early, late} {
+		k.held(locks[1], 0)
+		k.taken(third, locks[1].Name())
+		k.release(locks[1])
 	}
 }
 
@@ -169,7 +181,7 @@ func renewedAfterLoss(k *kit) {
 	if again.Token() <= first.Token() {
 		k.Errorf("token %d after %d", again.Token(), first.Token())
 	}
-	k.held(again, 5*k.b.TTL)
+	k.held(again, 3*k.b.TTL)
 	k.taken(k.locker(), name)
 	k.release(again)
 }
@@ -184,7 +196,7 @@ func othersStayHeld(k *kit) {
 	}
 	k.b.Delete(k, names[7])
 	k.lost(locks[7], k.b.TTL+soon)
-	k.held(locks[0], 3*k.b.TTL)
+	k.held(locks[0], 2*k.b.TTL)
 	other := k.locker()
 	for i, lock := range locks {
 		if i != 7 {
@@ -202,7 +214,7 @@ func stuckRenewal(k *kit) {
 	release := k.b.Stick(k, stuck)
 	k.Cleanup(release)
 	k.lost(first, 2*k.b.TTL+soon)
-	k.held(second, 3*k.b.TTL)
+	k.held(second, 2*k.b.TTL)
 	k.release(second)
 }
 
@@ -215,7 +227,7 @@ func outlivesContext(k *kit) {
 	if err != nil {
 		k.Fatal(err)
 	}
-	k.held(lock, 5*k.b.TTL)
+	k.held(lock, 3*k.b.TTL)
 	k.taken(k.locker(), name)
 	k.release(lock)
 }

@@ -88,6 +88,23 @@ var mutants = []struct {
 	cases  string // that must fail
 	mutate func(d *driver, f *faulty)
 }{
+	{"older processes come first", "FairWithPasses FairWithoutPasses", func(d *driver, f *faulty) {
+		rank := ranks.last.Add(1)
+		f.queue = func(ctx context.Context, r lease.Request) (lease.Grant, error) {
+			ranks.of.Store(r.Attempt, rank)
+			return d.Queue(ctx, r)
+		}
+		f.release = func(ctx context.Context, r lease.Request, g lease.Grant) error {
+			d.server.mu.Lock()
+			slices.SortStableFunc(d.server.names[r.Key].queue, func(a, b *waiter) int {
+				x, _ := ranks.of.Load(a.Attempt)
+				y, _ := ranks.of.Load(b.Attempt)
+				return cmp.Compare(x.(int64), y.(int64))
+			})
+			d.server.mu.Unlock()
+			return d.Release(ctx, r, g)
+		}
+	}},
 	{"release deletes whoever holds", "RenewalSparesTheNextHolder", func(d *driver, f *faulty) {
 		f.release = func(ctx context.Context, r lease.Request, g lease.Grant) error {
 			d.server.Expire(r.Key)
@@ -233,23 +250,6 @@ var mutants = []struct {
 			return d.Release(ctx, r, g)
 		}
 	}},
-	{"older processes come first", "FairWithPasses FairWithoutPasses", func(d *driver, f *faulty) {
-		rank := ranks.last.Add(1)
-		f.queue = func(ctx context.Context, r lease.Request) (lease.Grant, error) {
-			ranks.of.Store(r.Attempt, rank)
-			return d.Queue(ctx, r)
-		}
-		f.release = func(ctx context.Context, r lease.Request, g lease.Grant) error {
-			d.server.mu.Lock()
-			slices.SortStableFunc(d.server.names[r.Key].queue, func(a, b *waiter) int {
-				x, _ := ranks.of.Load(a.Attempt)
-				y, _ := ranks.of.Load(b.Attempt)
-				return cmp.Compare(x.(int64), y.(int64))
-			})
-			d.server.mu.Unlock()
-			return d.Release(ctx, r, g)
-		}
-	}},
 	{"two may hold", "HeldByAnother OwnersDifferAndTokensRise NamesAreIndependent", func(d *driver, f *faulty) {
 		f.try = func(ctx context.Context, r lease.Request) (lease.Grant, error) {
 			d.server.Expire(r.Key)
@@ -315,12 +315,13 @@ func TestMutants(t *testing.T) {
 				defer func() { <-slots }()
 				t.Run(m.name, func(t *testing.T) {
 					cases := strings.Fields(m.cases)
-					cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.run=^TestMutant$/^("+strings.Join(cases, "|")+")$")
-					cmd.Env = append(os.Environ(), mutantVar+"="+m.name)
-					out, err := cmd.CombinedOutput()
-					for _, c := range cases {
-						if err == nil || !strings.Contains(string(out), "--- FAIL: TestMutant/"+c+" ") {
-							t.Errorf("%s does not notice it:\n%s", c, out)
+					for n := 1; len(cases) > 0; n++ { // some need luck
+						out := runMutant(t, m.name, cases)
+						cases = slices.DeleteFunc(cases, func(c string) bool {
+							return strings.Contains(out, "--- FAIL: TestMutant/"+c+" ")
+						})
+						if n == 3 && len(cases) > 0 {
+							t.Fatalf("%q do not notice it:\n%s", cases, out)
 						}
 					}
 				})
@@ -328,4 +329,13 @@ func TestMutants(t *testing.T) {
 		}
 		all.Wait()
 	})
+}
+
+// runMutant returns what the suite says of a mutant.
+func runMutant(t *testing.T, name string, cases []string) string {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.run=^TestMutant$/^("+strings.Join(cases, "|")+")$")
+	// A failure is one, also beside other cases.
+	cmd.Env = append(os.Environ(), mutantVar+"="+name, "FENCELOCK_TEST_SOAK=1")
+	out, _ := cmd.CombinedOutput()
+	return string(out)
 }
