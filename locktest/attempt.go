@@ -48,7 +48,7 @@ func (r *runner) run(c testCase) {
 				t.Skip(a.skipped)
 			case len(a.failures) == 0:
 				return
-			case n < attempts && (stall > r.b.TTL/20 || !alone && !soak()):
+			case n < attempts && (stall > r.b.TTL/50 || !alone && !soak()):
 				t.Logf("once more by itself; this process stood still for at most %v meanwhile:\n%s", stall, strings.Join(a.failures, "\n"))
 				continue
 			}
