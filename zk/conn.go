@@ -1,6 +1,7 @@
 package zk
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -27,6 +28,8 @@ type conn struct {
 	ended   bool
 	calls   sync.WaitGroup // none is added after the end
 	watches map[string]map[*watcher]struct{}
+
+	unwritten map[string]chan struct{} // see written; by path
 }
 
 // watcher is told of the next change of a node, or of the end of the connection.
@@ -35,8 +38,9 @@ type watcher struct{ tell func(deleted bool) }
 func newConn(w *wire, timeout time.Duration) (*conn, error) {
 	c := &conn{
 		wire: w, lost: make(chan struct{}), slots: make(chan struct{}, maxCalls),
-		watches: make(map[string]map[*watcher]struct{}),
+		watches: make(map[string]map[*watcher]struct{}), unwritten: make(map[string]chan struct{}),
 	}
+	w.wrote = c.wrote
 	var err error
 	c.zk, c.events, err = gozk.Connect([]string{"once"}, timeout,
 		gozk.WithHostProvider(new(once)),
@@ -130,6 +134,27 @@ func do[T any](ctx context.Context, c *conn, f func(*gozk.Conn) (T, error)) (v T
 		return r.v, r.err
 	case <-ctx.Done():
 		return v, ctx.Err()
+	}
+}
+
+// written returns what is closed when a request with this path has been written:
+// the next one is then behind it, and is answered as it was after it.
+func (c *conn) written(path string) <-chan struct{} {
+	done := make(chan struct{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unwritten[path] = done
+	return done
+}
+
+func (c *conn) wrote(request []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for path, done := range c.unwritten {
+		if bytes.Contains(request, []byte(path)) {
+			close(done)
+			delete(c.unwritten, path)
+		}
 	}
 }
 

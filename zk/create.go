@@ -8,20 +8,20 @@ import (
 	gozk "github.com/go-zookeeper/zk"
 )
 
-// create makes the node. Its name carries the attempt, so that it is found again
-// if the answer is lost. A call that ctx has left behind says later, by pending,
-// what came of it.
-func (d *driver) create(ctx context.Context, p *place) error {
+// create makes the node, and returns the queue as it was just then, if it could be
+// seen. The node's name carries the attempt, so that it is found again if the answer
+// is lost. A call that ctx has left behind says later, by pending, what came of it.
+func (d *driver) create(ctx context.Context, p *place) (view, error) {
 	for {
 		c, err := p.s.await(ctx)
 		if err != nil {
-			return err
+			return view{}, err
 		}
 		pending := make(chan struct{})
 		p.pending = pending
-		m, err := do(ctx, c, func(zk *gozk.Conn) (made, error) {
+		m, err := do(ctx, c, func(*gozk.Conn) (made, error) {
 			defer close(pending)
-			m, err := d.make(zk, p.parent, p.parent+"/"+nodeName(p.r.Attempt))
+			m, err := d.make(c, p)
 			if err == nil {
 				p.path = m.path
 			} else if broken(err) {
@@ -34,49 +34,50 @@ func (d *driver) create(ctx context.Context, p *place) error {
 		}
 		switch again, err := p.s.judge(ctx, c, err); {
 		case err == nil && !again:
-			p.since, p.zxid = m.sent, m.zxid // the creation is a write
-			return nil
+			p.since = m.sent // the creation is a write
+			return m.view, nil
 		case errors.Is(err, gozk.ErrNoNode):
 			if err := d.container(ctx, p.s, p.parent); err != nil {
-				return err
+				return view{}, err
 			}
 		case err != nil:
-			return err
+			return view{}, err
 		case p.unsure:
 			if found, err := d.find(ctx, p); err != nil || found {
-				return err
+				return view{}, err
 			}
 		}
 	}
 }
 
-// made is what a creation has made.
+// made is what a creation has made, and what was seen behind it.
 type made struct {
+	view
 	sent time.Time
 	path string
-	zxid int64 // 0 if the answer does not say
 }
 
-// make creates a node in the queue. A change of the parent in the same step says
-// which zxid that had, unless we may not change the parent. (The parent's Pzxid
-// would cost less, but a server does not move it once the numbers have come to
-// their end.)
-func (d *driver) make(zk *gozk.Conn, parent, path string) (m made, err error) {
+// make creates a node in the queue, and reads the queue in the same trip: a server
+// answers what one connection asks in the order of the asking.
+func (d *driver) make(c *conn, p *place) (m made, err error) {
+	path := p.parent + "/" + nodeName(p.r.Attempt)
 	m.sent = time.Now()
-	if !d.modest.Load() {
-		results, err := zk.Multi(
-			&gozk.CreateRequest{Path: path, Acl: d.acl, Flags: gozk.FlagEphemeralSequential},
-			&gozk.SetDataRequest{Path: parent, Version: -1})
-		switch {
-		case err == nil && len(results) == 2:
-			m.path, m.zxid = results[0].String, results[1].Stat.Mzxid
-			return m, nil
-		case len(results) < 2 || !errors.Is(results[1].Error, gozk.ErrNoAuth):
-			return m, err
+	written, seen := c.written(path), make(chan view, 1)
+	c.calls.Go(func() {
+		var v view
+		select {
+		case <-written:
+			if children, stat, err := c.zk.Children(p.parent); err == nil {
+				v = view{children, stat.Pzxid}
+			}
+		case <-c.lost:
 		}
-		d.modest.Store(true)
+		seen <- v
+	})
+	m.path, err = c.zk.Create(path, nil, gozk.FlagEphemeralSequential, d.acl)
+	if err == nil {
+		m.view = <-seen
 	}
-	m.path, err = zk.Create(path, nil, gozk.FlagEphemeralSequential, d.acl)
 	return m, err
 }
 

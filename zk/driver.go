@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	gozk "github.com/go-zookeeper/zk"
@@ -22,8 +21,6 @@ type driver struct {
 	tree   tree
 	acl    []gozk.ACL
 	lose   func(lease.Request, fencelock.LostError) // tells the engine of a deleted node
-
-	modest atomic.Bool // a parent may not be changed
 
 	crew sync.WaitGroup // of sessions and clean-ups
 

@@ -10,3 +10,8 @@ var (
 	Front   = front
 	Block   = block
 )
+
+// ViewToken is the change that may stand for own's creation.
+func ViewToken(children []string, last int64, own string) int64 {
+	return view{children, last}.token(own)
+}

@@ -41,7 +41,7 @@ func TestFenceAndDataChangeTogether(t *testing.T) {
 	ctx, c := context.Background(), client(t, z.Addr())
 	f, err := zk.NewFence(c, fencelock.Prefix(testserver.Prefix(t)))
 	require.NoError(t, err)
-	data, err := c.Create("/fence-data", []byte("0"), gozk.FlagPersistent, gozk.WorldACL(gozk.PermAll))
+	data, err := c.Create("/fence-data", []byte("0"), gozk.FlagSequence, gozk.WorldACL(gozk.PermAll))
 	require.NoError(t, err)
 	value := func() string {
 		b, _, err := c.Get(data)
@@ -85,11 +85,14 @@ func TestFenceRefusesBadInput(t *testing.T) {
 	require.ErrorContains(t, err, "only")
 	_, err = zk.NewFence(c, zk.Auth("digest", nil))
 	require.Error(t, err)
-	f, err := zk.NewFence(c)
+	prefix := testserver.Prefix(t)
+	f, err := zk.NewFence(c, fencelock.Prefix(prefix))
 	require.NoError(t, err)
 	require.Error(t, f.Admit(context.Background(), "", 1))
-	_, err = c.Create("/not-a-fence", nil, gozk.FlagPersistent, gozk.WorldACL(gozk.PermAll))
+	require.NoError(t, f.Admit(context.Background(), "n", 1))
+	_, err = c.Set("/"+prefix+"_fence/n", []byte("not a fence"), -1)
 	require.NoError(t, err)
+	require.ErrorContains(t, f.Admit(context.Background(), "n", 2), "is no fence's")
 }
 
 const fenceTTL = 1e9

@@ -1,6 +1,8 @@
 package zk
 
 import (
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -91,4 +93,27 @@ func of(children []string, attempt string) (own []string) {
 		}
 	}
 	return own
+}
+
+// view is a queue as a server saw it.
+type view struct {
+	children []string
+	zxid     int64 // of the last change of the children
+}
+
+// token returns the number of a change that may stand for own's creation: not
+// before it, and before that of every node that may ever be behind. That is the
+// last change there was, while nobody is behind. It returns 0 if that is not known: a
+// server that has come to the end of its numbers no longer notes the change.
+func (v view) token(own string) int64 {
+	mine, _ := sequence(own)
+	if mine < 0 || mine == math.MaxInt32 || !slices.Contains(v.children, own) {
+		return 0
+	}
+	for _, c := range v.children {
+		if n, ok := sequence(c); ok && c != own && !earlier(n, mine) {
+			return 0
+		}
+	}
+	return v.zxid
 }

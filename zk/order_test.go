@@ -37,6 +37,23 @@ func TestOrderGoesOnWhereTheCounterWraps(t *testing.T) {
 	}
 }
 
+// The last change stands for a creation while nobody is behind, and where the server
+// notes it.
+func TestChangeThatStandsForACreation(t *testing.T) {
+	const last = 77
+	for _, own := range []int32{0, 5, math.MaxInt32 - 1} {
+		require.EqualValues(t, last, zk.ViewToken([]string{child(own), "foreign"}, last, child(own)))
+		require.EqualValues(t, last, zk.ViewToken([]string{child(own), child(own - 1)}, last, child(own)))
+		require.Zero(t, zk.ViewToken([]string{child(own), child(own + 1)}, last, child(own)), "somebody is behind")
+		require.Zero(t, zk.ViewToken([]string{child(own - 1)}, last, child(own)), "seen before the creation")
+	}
+	tie := strings.Replace(child(5), "0", "1", 1)
+	require.Zero(t, zk.ViewToken([]string{child(5), tie}, last, child(5)))
+	for _, own := range []int32{math.MaxInt32, math.MinInt32, -1} {
+		require.Zero(t, zk.ViewToken([]string{child(own)}, last, child(own)), "not noted")
+	}
+}
+
 // Z2
 func TestForeignChildrenAreNotInTheQueue(t *testing.T) {
 	foreign := []string{

@@ -21,7 +21,7 @@ type place struct {
 	r       lease.Request
 	parent  string
 	since   time.Time // sending of the last confirmed write
-	zxid    int64     // of the node's creation
+	zxid    int64     // of the node's creation, or of a later change that came before all nodes behind it
 	watched atomic.Pointer[conn]
 	guard   *time.Timer   // starts the watch of its own node; guarded by driver.mu
 	deleted chan struct{} // receives when the node was seen to be gone
@@ -77,10 +77,11 @@ func (d *driver) failed(p *place, err error) error {
 
 // queue makes the node and says which one is ahead of it, "" if none is.
 func (d *driver) queue(ctx context.Context, p *place) (next string, err error) {
-	if err := d.create(ctx, p); err != nil {
+	seen, err := d.create(ctx, p)
+	if err != nil {
 		return "", err
 	}
-	if p.zxid == 0 {
+	if p.zxid = seen.token(p.node()); p.zxid == 0 {
 		stat, err := d.know(ctx, p)
 		if err != nil {
 			return "", err
@@ -93,8 +94,14 @@ func (d *driver) queue(ctx context.Context, p *place) (next string, err error) {
 		return "", err
 	}
 	d.watchLater(p)
+	if slices.Contains(seen.children, p.node()) {
+		return d.ahead(ctx, p, seen.children)
+	}
 	return d.stand(ctx, p)
 }
+
+// node returns the name of p's node.
+func (p *place) node() string { return p.path[len(p.parent)+1:] }
 
 // children reads a queue as it is now, not as this server last heard.
 func (d *driver) children(ctx context.Context, s *session, parent string) ([]string, error) {
@@ -129,20 +136,24 @@ func (d *driver) taken(ctx context.Context, p *place) (bool, error) {
 	return n > 0, err
 }
 
-// stand returns the node that is ahead of p's, "" if none is: then none ever will
-// be.
+// stand asks which node is ahead of p's.
 func (d *driver) stand(ctx context.Context, p *place) (next string, err error) {
 	children, err := queued(ctx, p.s, p.parent)
 	if err != nil {
 		return "", err
 	}
-	own := p.path[len(p.parent)+1:]
-	if !slices.Contains(children, own) {
+	if !slices.Contains(children, p.node()) {
 		return "", &fencelock.LostError{Reason: fencelock.Deleted}
 	}
-	next = ahead(children, own)
+	return d.ahead(ctx, p, children)
+}
+
+// ahead returns the child that is ahead of p's node, "" if none is: then none ever
+// will be.
+func (d *driver) ahead(ctx context.Context, p *place, children []string) (next string, err error) {
+	next = ahead(children, p.node())
 	var latest int64
-	for _, tie := range tied(children, own) {
+	for _, tie := range tied(children, p.node()) {
 		// The counter has come to its end. What is created first comes first.
 		zxid, err := created(ctx, p.s, p.parent+"/"+tie)
 		if err != nil {

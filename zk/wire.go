@@ -89,6 +89,7 @@ type wire struct {
 	net.Conn
 	most   time.Duration // a Read waits no longer
 	heard  func()
+	wrote  func(request []byte)
 	closed sync.Once
 
 	answer  []byte // of the greeting that is not read yet
@@ -100,7 +101,11 @@ func (w *wire) Write(p []byte) (int, error) {
 		w.greeted = true
 		return len(p), nil
 	}
-	return w.Conn.Write(p)
+	n, err := w.Conn.Write(p)
+	if err == nil {
+		w.wrote(p)
+	}
+	return n, err
 }
 
 func (w *wire) Read(p []byte) (int, error) {

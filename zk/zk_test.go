@@ -129,24 +129,20 @@ func TestTryAcquireOfATakenLockWritesNothing(t *testing.T) {
 	release(t, lock)
 }
 
-// An ACL of the parent may forbid to change it.
+// Nobody needs the right to change the parent.
 func TestNoRightToChangeTheParent(t *testing.T) {
 	z := testserver.SharedZooKeeper(t)
 	c, name := client(t, z.Addr()), t.Name()
-	_, err := c.Create("/fencelock", nil, gozk.FlagPersistent, gozk.WorldACL(gozk.PermAll))
-	if err != gozk.ErrNodeExists {
-		require.NoError(t, err)
-	}
-	_, err = c.Create(parent(name), []byte("data"), gozk.FlagPersistent, gozk.WorldACL(gozk.PermRead|gozk.PermCreate|gozk.PermDelete))
+	release(t, acquire(t, open(t, one(z)), name+"/before")) // so that /fencelock is there
+	acl := gozk.WorldACL(gozk.PermRead | gozk.PermCreate | gozk.PermDelete)
+	_, err := c.Create(parent(name), []byte("data"), gozk.FlagPersistent, acl)
 	require.NoError(t, err)
 	lock := acquire(t, open(t, one(z)), name)
-	_, stat, err := c.Get(parent(name) + "/" + queue(t, c, name)[0])
-	require.NoError(t, err)
-	require.EqualValues(t, stat.Czxid, lock.Token()>>12)
 	got := wants(t, c, open(t, one(z)), name)
 	release(t, lock)
 	release(t, receive(t, got))
 	empty(t, c, name)
+	require.NoError(t, c.Delete(parent(name), -1))
 }
 
 // Z2
@@ -282,7 +278,9 @@ func TestRepeatedWaitsShareOneWatch(t *testing.T) {
 	reads, waits := metric(z, "zk_cnt_readlatency"), 10
 	for range waits {
 		_, err := l.Acquire(long(t), "n", fencelock.Wait(150*time.Millisecond))
-		require.ErrorIs(t, err, fencelock.ErrHeld)
+		if !errors.Is(err, fencelock.ErrHeld) { // the machine is too busy to know in time
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
 	}
 	// A look at the queue each, and one that sets the watch; on a busy machine a
 	// wait may last until its own node is watched, too.
@@ -311,4 +309,27 @@ func TestStatus(t *testing.T) {
 	require.False(t, status().Held)
 	_, err := l.Status(long(t), "")
 	require.Error(t, err)
+}
+
+// An uncontended acquire and release is two writes and one read, which goes with
+// the first of them: two trips.
+func TestRequestsOfAnUncontendedLock(t *testing.T) {
+	t.Parallel()
+	z := testserver.StartZooKeeper(t, noReaping)
+	p := testserver.NewProxy(t, z.Addr())
+	l := open(t, []string{p.Addr()})
+	release(t, acquire(t, l, "n"))
+	p.Delay(testserver.ToClient, 50*time.Millisecond, 0)
+	reads, changes := metric(z, "zk_cnt_readlatency"), writes(t, z)
+	const cycles = 10
+	fastest := time.Hour
+	for range cycles {
+		start := time.Now()
+		release(t, acquire(t, l, "n"))
+		fastest = min(fastest, time.Since(start))
+	}
+	require.Less(t, fastest, 140*time.Millisecond, "three trips take 150 ms")
+	require.Equal(t, 2*cycles, writes(t, z)-changes)
+	// When the read overtakes its write, the node and the queue are read again.
+	require.Less(t, metric(z, "zk_cnt_readlatency")-reads, 2*cycles)
 }
