@@ -12,10 +12,10 @@
 // server removes the container when its last child has gone. What a path may not
 // contain is escaped as in a URL, and a long name is hashed.
 //
-// Tokens are made of the zxid that created the node: ZooKeeper numbers all
-// changes in their order, and a new leader goes on above the old one, whatever
-// happens to the nodes. They survive everything but the loss of the ensemble's
-// data; then MinToken gives ErrRegressed.
+// Tokens are made of the zxid that created the node, or of a later change that came
+// before all nodes behind it: ZooKeeper numbers all changes in their order, and a new
+// leader goes on above the old one, whatever happens to the nodes. They survive
+// everything but the loss of the ensemble's data; then MinToken gives ErrRegressed.
 //
 // A Locker has one session, for all its locks, that begins with the first
 // acquire and is closed when the Locker is idle. [fencelock.TTL] is the time-out of
@@ -82,7 +82,8 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...fencelock.
 }
 
 // Status asks the ensemble about name. How long a holder may keep a lock is not
-// known to others, and a name that nobody holds has no token.
+// known to others, nor its token but for a number that is not above it. A name that
+// nobody holds has no token.
 func (l *Locker) Status(ctx context.Context, name string) (fencelock.Status, error) {
 	if err := lease.CheckName(name); err != nil {
 		return fencelock.Status{}, err

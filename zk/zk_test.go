@@ -330,6 +330,6 @@ func TestRequestsOfAnUncontendedLock(t *testing.T) {
 	}
 	require.Less(t, fastest, 140*time.Millisecond, "three trips take 150 ms")
 	require.Equal(t, 2*cycles, writes(t, z)-changes)
-	// When the read overtakes its write, the node and the queue are read again.
-	require.Less(t, metric(z, "zk_cnt_readlatency")-reads, 2*cycles)
+	// On a busy machine a node may live until it is watched, which is a read, too.
+	require.Less(t, metric(z, "zk_cnt_readlatency")-reads, cycles*3/2)
 }
