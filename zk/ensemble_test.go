@@ -17,31 +17,20 @@ func TestEnsemble(t *testing.T) {
 	e := testserver.ZooKeeperEnsemble(t)
 	t.Run("Fence", func(t *testing.T) { fences(t, e.Addrs()) })
 
-	// E7 on ZooKeeper: held through a change of leader.
+	// E7 on ZooKeeper: held through a change of leader. That needs an election within
+	// a second, which a busy machine may not have, so there are several.
 	t.Run("LeaderKilledUnderAHeldLock", func(t *testing.T) {
-		leader := e.Leader()
-		const ttl = 10 * time.Second // twice that of the promise, for busy machines
-		first := open(t, append([]string{leader.Addr()}, others(e, leader)...), fencelock.TTL(ttl))
-		lock := acquire(t, first, "n")
-		token := lock.Token()
-		leader.Kill()
-		require.NotEqual(t, leader.Addr(), e.Leader().Addr())
-		c := client(t, others(e, leader)...)
-		got := wants(t, c, open(t, others(e, leader), fencelock.TTL(ttl)), "n")
-		select { // past what the last heartbeat before could justify
-		case <-lock.Lost():
-			t.Fatal(lock.Err())
-		case <-time.After(ttl * 6 / 10):
+		for range 5 {
+			leader := e.Leader()
+			elected, err := killUnderAHeldLock(t, e, leader)
+			leader.Restart()
+			if err == nil {
+				return
+			}
+			require.Greater(t, elected, time.Second, err)
+			t.Logf("elected after %v: %v", elected, err)
 		}
-		require.NoError(t, lock.Err())
-		require.Equal(t, token, lock.Token())
-		require.Empty(t, got, "two holders")
-		release(t, lock)
-		next := receive(t, got)
-		require.Greater(t, next.Token(), token)
-		release(t, next)
-		empty(t, c, "n")
-		leader.Restart()
+		t.Fatal("no election was quick enough")
 	})
 
 	// Another member takes the session over in time, or the holder is told.
@@ -66,6 +55,37 @@ func TestEnsemble(t *testing.T) {
 		release(t, free)
 		member.Resume()
 	})
+}
+
+// killUnderAHeldLock returns the time until there is another leader, and why a lock
+// that is held meanwhile is lost, if it is.
+func killUnderAHeldLock(t *testing.T, e *testserver.ZooKeepers, leader *testserver.ZooKeeper) (elected time.Duration, err error) {
+	const ttl = 5 * time.Second
+	rest := others(e, leader)
+	first := open(t, append([]string{leader.Addr()}, rest...), fencelock.TTL(ttl))
+	lock := acquire(t, first, "n")
+	token := lock.Token()
+	start := time.Now()
+	leader.Kill()
+	require.NotEqual(t, leader.Addr(), e.Leader().Addr())
+	elected = time.Since(start)
+	c := client(t, rest...)
+	got := wants(t, c, open(t, rest, fencelock.TTL(ttl)), "n")
+	select { // past what the last heartbeat before could justify
+	case <-lock.Lost():
+		err = lock.Err()
+	case <-time.After(ttl * 6 / 10):
+	}
+	require.Empty(t, got, "two holders")
+	if err == nil {
+		require.Equal(t, token, lock.Token())
+		release(t, lock)
+	}
+	next := receive(t, got)
+	require.Greater(t, next.Token(), token)
+	release(t, next)
+	empty(t, c, "n")
+	return elected, err
 }
 
 // Z8: the follower still says that the node exists when the leader has ended the
