@@ -17,14 +17,17 @@
 //	zk := testserver.StartZooKeeper(t)                // and SharedZooKeeper; zk.Ask("mntr"), zk.Sessions(), zk.Ephemerals()
 //	zks := testserver.ZooKeeperEnsemble(t)            // three; zks.Leader().Kill(); LinkedZooKeepers for CutOff
 //
+//	etcd := testserver.StartEtcd(t)                   // and SharedEtcd; etcd.Addr(), etcd.Metric("etcd_server_leader_changes_seen_total")
+//	etcds := testserver.EtcdCluster(t)                // three; etcds.Leader().Kill(), etcds.Follower().Pause()
+//
 //	p := testserver.NewProxy(t, srv.Addr())       // any protocol: Delay, Drop (black hole), Freeze, Cut, Heal, Retarget
 //	p := testserver.NewRedisProxy(t, srv.Addr())  // also single requests: DropReply, CutReply, Hold, Record and Replay
 //
 //	testserver.RegisterWorker("name", f)          // in TestMain, before Main
 //	w := testserver.StartWorker(t, "name", "arg") // f in a process of its own: Send, Line, Pause, Resume, Kill, Wait
 //
-// Servers come from the machine's binaries, or from an address in the environment (RedisEnv, PostgresEnv, MySQLEnv, ZooKeeperEnv); those
-// that refuse root run as another user. A test that cannot have its server is skipped, loudly; with
+// Servers come from the machine's binaries, or from an address in the environment (RedisEnv, PostgresEnv, MySQLEnv, ZooKeeperEnv,
+// EtcdAddrEnv); etcd is built, once, from the module proxy (or is the binary at EtcdEnv). Those that refuse root run as another user. A test that cannot have its server is skipped, loudly; with
 // FENCELOCK_TEST_REQUIRE=1 it fails. Servers end with the test that started them, also when the test process is killed, and
 // print the end of their log if the test has failed.
 //

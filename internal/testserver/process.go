@@ -127,16 +127,20 @@ func (p *Process) endWith(tb testing.TB) {
 }
 
 func (p *Process) run() error {
-	err := p.launch()
-	if err != nil {
+	if err := p.launch(); err != nil {
 		return err
 	}
+	return p.awaitReady()
+}
+
+func (p *Process) awaitReady() error {
 	if p.command.Ready == nil {
 		return nil
 	}
 	pid, deadline := p.PID(), time.Now().Add(startTime)
 	for {
-		if err = p.command.Ready(pid); err == nil {
+		err := p.command.Ready(pid)
+		if err == nil {
 			return nil
 		}
 		if p.exited(2 * time.Millisecond) {
