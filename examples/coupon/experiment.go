@@ -14,6 +14,11 @@ func experiment(ctx context.Context, s *settings, log io.Writer) (rows []row, er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
+	dismiss, err := s.findKeeper(log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dismiss()) }()
 	for _, c := range s.Scenarios {
 		line := startProgress(log, c.name, s.fences(c))
 		some, err := s.runAll(ctx, c, start, line)

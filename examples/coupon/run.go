@@ -66,6 +66,7 @@ func (r *run) openShops() error {
 			Work:     r.work(r.scenario),
 			Redis:    r.servers.redis,
 			Database: r.servers.database,
+			Keepers:  r.Keepers,
 		}, r.inside)
 		if err != nil {
 			return err

@@ -22,20 +22,28 @@ type settings struct {
 	Real     bool
 	Redis    []string
 	Database string
+	Keepers  []string // of the fence zk
 
 	given    map[string]bool // the flags that the scenario's default gives way to
 	lengthIs time.Duration
 	workIs   time.Duration
 	coupon   int
 	kinds    []fenceKind
+	noKeeper bool // nor can one be started
 }
 
 func (s *settings) fences(c scenario) []fenceKind {
-	if s.given["fence"] {
+	switch {
+	case s.given["fence"]:
 		return s.kinds
+	case s.mayHaveKeeper() && slices.Contains(c.fences, fenceRow): // a trip for a token, as from the row
+		return append(slices.Clone(c.fences), fenceZK)
+	default:
+		return c.fences
 	}
-	return c.fences
 }
+
+func (s *settings) mayHaveKeeper() bool { return (s.Real || len(s.Keepers) > 0) && !s.noKeeper }
 
 func (s *settings) length(c scenario) time.Duration {
 	if s.given["d"] {
@@ -71,15 +79,19 @@ func parse(args []string, output io.Writer) (*settings, error) {
 	f.DurationVar(&s.TTL, "ttl", time.Second, "`TTL` of the lock")
 	f.DurationVar(&s.Wait, "wait", 2*time.Second, "`time` a request waits for the lock before it is told \"busy\"")
 	scenarios := f.String("scenario", story, "comma-separated `names` of normal, clock-step, pause, load, rush")
-	kinds := f.String("fence", join(fences), "comma-separated `kinds` of fence: none, or where the tokens come from (rush: none,quorum)")
+	kinds := f.String("fence", join(fences), "comma-separated `kinds` of fence: none, or where the tokens come from (rush: none,quorum); with -real or -zk also zk")
 	f.BoolVar(&s.JSON, "json", false, "print one JSON object a row instead of the table")
-	f.BoolVar(&s.Real, "real", false, "start redis-server and PostgreSQL from this machine instead of the embedded ones")
+	f.BoolVar(&s.Real, "real", false, "start redis-server, PostgreSQL and ZooKeeper from this machine instead of the embedded ones")
 	nodes := f.String("redis", "", "`addresses` of three running Redis nodes: a,b,c (with -db)")
 	f.StringVar(&s.Database, "db", "", "`address` of a running database: postgres://… or sqlite:/a/file (with -redis)")
+	keepers := f.String("zk", "", "`addresses` of a running ZooKeeper, host:port,…: adds the fence zk")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
 	f.Visit(func(g *flag.Flag) { s.given[g.Name] = true })
+	if *keepers != "" {
+		s.Keepers = strings.Split(*keepers, ",")
+	}
 	err := s.fill(*scenarios, *kinds, *nodes)
 	if err == nil && f.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
@@ -99,10 +111,14 @@ func (s *settings) fill(scenarios, kinds, nodes string) error {
 		s.Scenarios = append(s.Scenarios, c)
 	}
 	for name := range strings.SplitSeq(kinds, ",") {
-		if !slices.Contains(fences, fenceKind(name)) {
-			return fmt.Errorf("there is no fence %q, only %s", name, join(fences))
+		kind := fenceKind(name)
+		switch {
+		case kind == fenceZK && !s.mayHaveKeeper():
+			return fmt.Errorf("the fence zk needs a ZooKeeper: give -real, which starts one, or -zk")
+		case kind != fenceZK && !slices.Contains(fences, kind):
+			return fmt.Errorf("there is no fence %q, only %s", name, join(append(slices.Clone(fences), fenceZK)))
 		}
-		s.kinds = append(s.kinds, fenceKind(name))
+		s.kinds = append(s.kinds, kind)
 	}
 	if nodes != "" {
 		s.Redis = strings.Split(nodes, ",")

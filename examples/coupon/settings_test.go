@@ -12,7 +12,7 @@ import (
 
 func TestCommandLine(t *testing.T) {
 	for _, args := range []string{
-		"-scenario nonsense", "-fence nonsense", "-d 10ms", "-users 1", "-instances 1", "-coupons 0", "-wait -1s",
+		"-scenario nonsense", "-fence nonsense", "-fence none,zk", "-d 10ms", "-users 1", "-instances 1", "-coupons 0", "-wait -1s",
 		"-work -1s", "-redis a:1,b:2,c:3", "-db postgres://x", "-real -redis a:1,b:2,c:3 -db postgres://x", "left over",
 	} {
 		var says strings.Builder
@@ -32,6 +32,10 @@ func TestCommandLine(t *testing.T) {
 		"-scenario pause -d 1m":       "1m0s 200ms 240 none,quorum,redis,db",
 		"-scenario rush -fence redis": "30s 0s 30000 redis",
 		"-scenario clock-step -d 1s":  "1s 200ms 4 none,quorum,redis,db",
+		"-zk a:1,b:2":                 "25s 200ms 100 none,quorum,redis,db,zk",
+		"-real":                       "25s 200ms 100 none,quorum,redis,db,zk",
+		"-real -fence zk":             "25s 200ms 100 zk",
+		"-zk a:1 -scenario rush":      "30s 0s 30000 none,quorum",
 	} {
 		s, err := parse(strings.Fields(args), os.Stderr)
 		require.NoError(t, err, args)
@@ -40,4 +44,25 @@ func TestCommandLine(t *testing.T) {
 		require.Equal(t, time.Second, s.TTL)
 		require.Equal(t, 2*time.Second, s.Wait)
 	}
+}
+
+// Where no ZooKeeper can be started, the story goes on without its fence, unless that
+// is what was asked for.
+func TestWithoutJava(t *testing.T) {
+	t.Setenv("PATH", "")
+	t.Setenv("FENCELOCK_TEST_REQUIRE", "")
+	var says strings.Builder
+	s, err := parse([]string{"-real"}, &says)
+	require.NoError(t, err)
+	stop, err := s.findKeeper(&says)
+	require.NoError(t, err)
+	require.NoError(t, stop())
+	require.Contains(t, says.String(), "without the fence zk")
+	require.Contains(t, says.String(), "install")
+	require.Equal(t, fences, s.fences(s.Scenarios[0]))
+
+	s, err = parse([]string{"-real", "-fence", "zk"}, &says)
+	require.NoError(t, err)
+	_, err = s.findKeeper(&says)
+	require.ErrorContains(t, err, "install")
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	gozk "github.com/go-zookeeper/zk"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fencelock/fencelock"
@@ -27,6 +28,7 @@ type shopConfig struct {
 	Work     time.Duration
 	Redis    []string // addresses of the lock's nodes
 	Database string
+	Keepers  []string // addresses of the ZooKeeper, if the fence is fenceZK
 }
 
 const (
@@ -59,10 +61,17 @@ func serveShop(c shopConfig) error {
 		clients[i] = redis.NewClient(&redis.Options{Addr: address})
 		defer clients[i].Close()
 	}
-	if err := connect(db, clients); err != nil {
+	var keeper *gozk.Conn
+	if c.Fence == fenceZK {
+		if keeper, err = openKeeper(c.Keepers); err != nil {
+			return err
+		}
+		defer keeper.Close()
+	}
+	if err := connect(db, clients, keeper); err != nil {
 		return err
 	}
-	locker, tokens, err := newLocker(c.Fence, c.TTL, clients, db)
+	locker, tokens, err := newLocker(c.Fence, c.TTL, clients, db, keeper)
 	if err != nil {
 		return err
 	}
@@ -97,12 +106,15 @@ func serveShop(c shopConfig) error {
 
 // connect opens a connection to each server, so that the first buyers need not
 // wait for it.
-func connect(db *sql.DB, nodes []redis.UniversalClient) error {
+func connect(db *sql.DB, nodes []redis.UniversalClient, keeper *gozk.Conn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), connectWait)
 	defer cancel()
 	err := db.PingContext(ctx)
 	for _, n := range nodes {
 		err = errors.Join(err, n.Ping(ctx).Err())
+	}
+	if keeper != nil {
+		err = errors.Join(err, awaitKeeper(ctx, keeper))
 	}
 	return err
 }

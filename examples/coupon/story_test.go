@@ -9,12 +9,12 @@ import (
 	"github.com/fencelock/fencelock/internal/testserver"
 )
 
-func requireRight(t *testing.T, rows []row) {
+func requireRight(t *testing.T, rows []row, want int) {
 	t.Helper()
-	require.Len(t, rows, len(fences)*3)
+	require.Len(t, rows, want)
 	for _, r := range rows {
 		require.Empty(t, r.check())
-		require.Equal(t, r.Fence == fenceRedis || r.Fence == fenceRow, r.P95TokenUS > 0, "%+v", r)
+		require.Equal(t, r.Fence != fenceNone && r.Fence != fenceQuorum, r.P95TokenUS > 0, "%+v", r)
 	}
 }
 
@@ -27,7 +27,7 @@ func TestFenceSavesTheSale(t *testing.T) {
 	}
 	for range rounds {
 		rows, status := storytest.Tell[row](t, storytest.Build(t, ""), "-d", "3s")
-		requireRight(t, rows)
+		requireRight(t, rows, 3*len(fences))
 		require.Zero(t, status)
 	}
 }
@@ -48,9 +48,25 @@ func TestPhantomsComeBackWhenTheFenceAdmitsAll(t *testing.T) {
 func TestRealServers(t *testing.T) {
 	testserver.Binary(t, "install redis-server", "redis-server")
 	testserver.PostgresProgram(t)
+	testserver.Binary(t, "install zookeeper and a Java runtime", "java")
 	rows, status := storytest.Tell[row](t, storytest.Build(t, ""), "-real", "-d", "3s")
-	requireRight(t, rows)
+	requireRight(t, rows, 3*(len(fences)+1))
+	require.Equal(t, fenceZK, rows[len(fences)].Fence)
 	require.Zero(t, status)
+}
+
+// A running ZooKeeper goes with embedded servers, too, and keeps nothing.
+func TestRunningZooKeeper(t *testing.T) {
+	z := testserver.StartZooKeeper(t)
+	rows, status := storytest.Tell[row](t, storytest.Build(t, ""), "-zk", z.Addr(), "-d", "3s", "-scenario", "clock-step,pause", "-fence", "zk")
+	requireRight(t, rows, 2)
+	for _, r := range rows {
+		require.Equal(t, fenceZK, r.Fence)
+		require.Positive(t, r.Refused)
+		require.Zero(t, r.Phantom)
+	}
+	require.Zero(t, status)
+	require.Contains(t, z.Ask("srvr"), "Node count: 5\n", "those of a new server")
 }
 
 func TestRushSellsEveryCouponOnce(t *testing.T) {

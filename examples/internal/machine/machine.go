@@ -56,12 +56,21 @@ func Postgres(url string) (_ string, stop func() error, err error) {
 	if url != "" {
 		return url, func() error { return nil }, nil
 	}
+	return serve(func(m *Machine) string { return testserver.StartPostgres(m).URL() })
+}
+
+// ZooKeeper returns the host:port of a ZooKeeper that runs until stop is called.
+func ZooKeeper() (addr string, stop func() error, err error) {
+	return serve(func(m *Machine) string { return testserver.StartZooKeeper(m).Addr() })
+}
+
+func serve(start func(*Machine) string) (at string, stop func() error, err error) {
 	m := &Machine{}
-	if err := m.Try(func() { url = testserver.StartPostgres(m).URL() }); err != nil {
+	if err := m.Try(func() { at = start(m) }); err != nil {
 		_ = m.Stop()
 		return "", nil, err
 	}
-	return url, m.Stop, nil
+	return at, m.Stop, nil
 }
 
 // Helper, Failed and the others are what testserver calls.
