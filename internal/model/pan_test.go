@@ -109,32 +109,40 @@ func parse(out string) (search, error) {
 	return s, nil
 }
 
-// Searches that are cut short, and one that does not look, are no passes.
+// Searches that are cut short, and those that do not look, are no passes.
 func TestIncompleteSearchIsAnError(t *testing.T) {
-	for name, c := range map[string]struct{ compile, run []string }{
-		"too deep":           {run: []string{"-m20"}},
-		"too little memory":  {compile: []string{"-DMEMLIM=140"}},
-		"hashes of states":   {compile: []string{"-DHC4"}},
-		"bits for states":    {compile: []string{"-DBITSTATE"}, run: []string{"-k1", "-w16"}},
-		"assertions are off": {run: []string{"-A"}},
+	fails := func(t *testing.T, c checker, flags ...string) {
+		t.Helper()
+		s, err := c.search(t, flags...)
+		require.ErrorContains(t, err, "not complete", "%+v", s)
+	}
+	for name, flag := range map[string]string{
+		"too little memory": "-DMEMLIM=140",
+		"hashes of states":  "-DHC4",
+		"bits for states":   "-DBITSTATE",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := build(t, "MAX=3", c.compile...).search(t, c.run...)
-			require.ErrorContains(t, err, "not complete", "%+v", s)
+			fails(t, build(t, "MAX=3", flag))
 		})
 	}
+	c := build(t, "MAX=3")
+	t.Run("too deep", func(t *testing.T) { fails(t, c, "-m20") })
+	t.Run("assertions are off", func(t *testing.T) { fails(t, c, "-A") })
+
+	out, err := c.run(t.Context(), "./pan", "-E", "-n")
+	require.NoError(t, err)
+	_, err = parse(out)
+	require.NoError(t, err, "the whole of it is a pass")
 	t.Run("killed", func(t *testing.T) {
-		t.Parallel()
-		c := build(t, "MAX=3")
-		out, err := c.run(t.Context(), "./pan", "-E", "-n")
-		require.NoError(t, err)
-		_, err = parse(out)
-		require.NoError(t, err, "the whole of it is a pass")
-		for n := range out {
-			if _, err := parse(out[:n]); err == nil {
-				require.Greater(t, n, strings.Index(out, "pan: elapsed time"), "a pass, though cut off at byte %d", n)
-			}
+		end := strings.Index(out, "pan: elapsed time")
+		for n := range end {
+			_, err := parse(out[:n])
+			require.Error(t, err, "cut off at byte %d", n)
 		}
+	})
+	t.Run("an error that is no assertion", func(t *testing.T) {
+		_, err := parse(strings.Replace(out, "errors: 0", "errors: 1", 1))
+		require.Error(t, err)
 	})
 }
