@@ -25,8 +25,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceOfAnEnsemble(t *testing.T) {
 	t.Parallel()
 	e := testserver.ZooKeeperEnsemble(t, noReaping)
-	leader := e.Leader()
-	conform(t, e.Addrs(), func() *testserver.ZooKeeper { return leader })
+	conform(t, e.Addrs(), e.Leader) // it may change on a machine that is busy enough
 }
 
 // noReaping keeps the server from changes of its own: it would remove empty

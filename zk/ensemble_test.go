@@ -38,8 +38,10 @@ func TestEnsemble(t *testing.T) {
 		member, c := e.Follower(), client(t, e.Leader().Addr())
 		const ttl = 4 * time.Second
 		onlyThere := open(t, []string{member.Addr()}, fencelock.TTL(ttl))
-		anywhere := open(t, e.Addrs(), fencelock.TTL(5*ttl))
+		const more = 5 * ttl // its heartbeats are less than ttl apart
+		anywhere := open(t, e.Addrs(), fencelock.TTL(more))
 		stuck, free := acquire(t, onlyThere, "stuck"), acquire(t, anywhere, "free")
+		start := time.Now()
 		member.Pause()
 		why := lost(t, stuck)
 		require.Equal(t, fencelock.Expired, why.Reason)
@@ -47,11 +49,8 @@ func TestEnsemble(t *testing.T) {
 		next := acquire(t, open(t, others(e, member), fencelock.TTL(ttl)), "stuck")
 		require.Greater(t, next.Token(), stuck.Token())
 		release(t, next)
-		select {
-		case <-free.Lost():
-			t.Fatal(free.Err())
-		case <-time.After(ttl):
-		}
+		eventually(t, func() bool { return free.Valid() > more/2-time.Since(start) }, "renewed by another member")
+		require.NoError(t, free.Err())
 		release(t, free)
 		member.Resume()
 	})
@@ -71,11 +70,9 @@ func killUnderAHeldLock(t *testing.T, e *testserver.ZooKeepers, leader *testserv
 	elected = time.Since(start)
 	c := client(t, rest...)
 	got := wants(t, c, open(t, rest, fencelock.TTL(ttl)), "n")
-	select { // past what the last heartbeat before could justify
-	case <-lock.Lost():
-		err = lock.Err()
-	case <-time.After(ttl * 6 / 10):
-	}
+	// Until it is told, or valid for longer than by a heartbeat of before.
+	eventually(t, func() bool { return lock.Err() != nil || lock.Valid() > ttl/2-time.Since(start) }, "lost or renewed")
+	err = lock.Err()
 	require.Empty(t, got, "two holders")
 	if err == nil {
 		require.Equal(t, token, lock.Token())
@@ -94,7 +91,7 @@ func TestFollowerCutOffFromItsLeader(t *testing.T) {
 	t.Parallel()
 	e := testserver.LinkedZooKeepers(t)
 	leader, member := e.Leader(), e.Follower()
-	const ttl = time.Second // less than the time in which the follower notices
+	const ttl = 2 * time.Second // less than the time in which the follower notices
 	l := open(t, []string{member.Addr()}, fencelock.TTL(ttl))
 	c, there := client(t, leader.Addr()), client(t, member.Addr())
 	lock := acquire(t, l, "cut")

@@ -76,13 +76,17 @@ func (s *session) run(ctx context.Context) {
 }
 
 // connect tries one server after the other. A new session that none can give is
-// an error at once, or within a second if they are there and not ready.
+// an error at once, or within seconds, in which there may be an election, if they are
+// there and not ready.
 func (s *session) connect(ctx context.Context) (*conn, error) {
 	// There may be a hold to keep and another server to go to, so one is not waited
 	// for for long, at first.
 	start, patience := time.Now(), 250*time.Millisecond
 	if s.id == 0 {
-		patience = min(max(s.granted()/2, time.Second), 10*time.Second)
+		patience = 2 * time.Second
+		if len(s.servers) > 1 {
+			patience = min(max(s.granted()/2, time.Second), patience)
+		}
 	}
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, s.lease()/16, 100*time.Millisecond) {
 		ready := false
@@ -104,7 +108,7 @@ func (s *session) connect(ctx context.Context) (*conn, error) {
 			last = fmt.Errorf("%s: %w", addr, err)
 		}
 		switch {
-		case s.id == 0 && (!ready || time.Since(start) > time.Second):
+		case s.id == 0 && (!ready || time.Since(start) > 5*time.Second):
 			return nil, fmt.Errorf("zk: no server gives a session: %w", last)
 		case s.id != 0 && s.silence() > s.granted():
 			return nil, fmt.Errorf("%w: no server was heard for its time-out: %w", errGone, last)

@@ -144,7 +144,7 @@ func newZooKeeper(java, dir string, args []string) (*ZooKeeper, error) {
 func zooCommand(java, dir string, port int, args []string, ready func(pid int) error) (Command, error) {
 	var config bytes.Buffer
 	fmt.Fprintf(&config, "dataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\n", filepath.Join(dir, "data"), port)
-	config.WriteString("tickTime=200\nmaxSessionTimeout=120000\ninitLimit=15\nsyncLimit=25\nmaxClientCnxns=0\n" +
+	config.WriteString("tickTime=200\nmaxSessionTimeout=120000\ninitLimit=100\nsyncLimit=25\nmaxClientCnxns=0\n" +
 		"forceSync=no\nadmin.enableServer=false\n4lw.commands.whitelist=*\n")
 	flags := []string{
 		"-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", // a quick start, little memory

@@ -51,6 +51,9 @@ func startEnsemble(tb testing.TB, linked bool, args []string) *ZooKeepers {
 			tb.Fatalf("testserver: %v", err)
 		}
 		config, links := slices.Clone(args), make([]*Proxy, size)
+		if linked {
+			config = append([]string{"initLimit=15"}, config...) // ticks that such a follower loses
+		}
 		for j := range size {
 			leader := quorum[j]
 			if linked && j != i {
