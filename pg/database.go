@@ -82,6 +82,16 @@ func (d *database) row(ctx context.Context, sql string, args []any, dest ...any)
 	return sent, err
 }
 
+// exec runs a statement that returns no row, and says how many it has changed.
+func (d *database) exec(ctx context.Context, sql string, args []any) (n int64, err error) {
+	err = d.with(ctx, func(c *pgx.Conn, mode []any) error {
+		tag, err := c.Exec(ctx, sql, slices.Concat(mode, args)...)
+		n = tag.RowsAffected()
+		return err
+	})
+	return n, err
+}
+
 // mode is the first argument of a statement. Behind a pooler a prepared statement
 // may be on another session when it is run, or its name be taken there.
 func (d *database) mode(ctx context.Context, c *pgx.Conn) ([]any, error) {

@@ -48,7 +48,9 @@ func newLeases(d *database) *leases { return &leases{d, newListener(d)} }
 // gone when it was looked for.
 const races = 10
 
-// Try implements lease.Driver.
+// Try implements lease.Driver. The TTL counts from the sending of the statement,
+// also if it then waits for the row (S5): at the server the lease ends later, and
+// the engine renews at once what has become old.
 func (l *leases) Try(ctx context.Context, r lease.Request) (lease.Grant, error) {
 	if r.Min == math.MaxInt64 {
 		return lease.Grant{}, sqlkit.Exhausted(r.Min)
@@ -57,7 +59,7 @@ func (l *leases) Try(ctx context.Context, r lease.Request) (lease.Grant, error) 
 		return lease.Grant{}, &fencelock.HeldError{For: left}
 	}
 	for range races {
-		args := []any{keyArg(r.Key), r.Attempt, micros(r.TTL), int64(r.Min) + 1, max(1, r.Tokens())}
+		args := []any{keyArg(r.Key), r.Attempt, micros(r.TTL), int64(r.Min) + 1, max(1, r.Tokens()) - 1}
 		g, err := l.grant(ctx, r, "take.sql", args)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return g, err
@@ -178,12 +180,8 @@ func (r renewal) err() error {
 
 // Release implements lease.Driver.
 func (l *leases) Release(ctx context.Context, r lease.Request, _ lease.Grant) error {
-	var told *bool
-	_, err := l.db.row(ctx, l.db.t.sql("release.sql"), []any{keyArg(r.Key), r.Attempt}, &told)
-	if !errors.Is(err, pgx.ErrNoRows) {
-		if err == nil && told != nil && l.db.path.Load() == pooler {
-			l.turns.leave(r.Key)
-		}
+	released, err := l.release(ctx, r)
+	if released || err != nil {
 		return err
 	}
 	v, err := l.look(ctx, r.Key)
@@ -198,6 +196,25 @@ func (l *leases) Release(ctx context.Context, r lease.Request, _ lease.Grant) er
 		return &fencelock.LostError{Reason: fencelock.Taken}
 	}
 	return &fencelock.LostError{Reason: fencelock.Deleted}
+}
+
+// release reports whether the attempt had the lock. Where nobody can be woken it
+// also asks whether somebody waits.
+func (l *leases) release(ctx context.Context, r lease.Request) (bool, error) {
+	sql, args := l.db.t.sql("release.sql"), []any{keyArg(r.Key), r.Attempt}
+	if l.db.path.Load() != pooler {
+		n, err := l.db.exec(ctx, sql, args)
+		return n > 0, err
+	}
+	var waiting bool
+	_, err := l.db.row(ctx, sql+"RETURNING coalesce(waiting_until > clock_timestamp(), false)", args, &waiting)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if waiting {
+		l.turns.leave(r.Key)
+	}
+	return err == nil, err
 }
 
 // sameAttempt compares an attempt with what the server makes of it, which is

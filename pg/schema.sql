@@ -8,8 +8,8 @@ CREATE TABLE IF NOT EXISTS fencelock_locks (
 	key           bytea PRIMARY KEY,           -- SHA-256 of prefix + name
 	name          text NOT NULL,               -- prefix + name, shortened, for people
 	token         bigint NOT NULL DEFAULT 0,   -- the last token of this name, whoever got it
-	first_token   bigint NOT NULL DEFAULT 0,   -- the first of the block that token ended
-	lease_token   bigint NOT NULL DEFAULT 0,   -- the first of the present owner's block
+	first_token   bigint NOT NULL DEFAULT 0,   -- the first of the last block that was not a lease's
+	lease_token   bigint NOT NULL DEFAULT 0,   -- the first of the last lease's block
 	owner         uuid,                        -- the attempt that holds the lease
 	expires_at    timestamptz,                 -- until then, by this server's clock
 	released      uuid,                        -- the last attempt that was released
