@@ -156,8 +156,7 @@ func TestUndoReachesAnAttemptThatWaits(t *testing.T) {
 }
 
 // S5: the holder counts from the sending, so that a wait for the row does not make
-// its hold longer than the lease: the server keeps
-// it for at least as long.
+// its hold longer than the lease.
 func TestAWaitForTheRowShortensTheHold(t *testing.T) {
 	d, server := driven(t)
 	require.NoError(t, d.Undo(soon(t), request("k", 0)))
