@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/fencelock/fencelock/examples/internal/machine"
 	"github.com/fencelock/fencelock/internal/testserver"
 )
 
@@ -20,7 +19,7 @@ func realServers(ctx context.Context) (provider, func() error, error) {
 		return nil, nil, errors.Join(err, stop())
 	}
 	start := func(context.Context) (*servers, error) {
-		s, m := &servers{database: database}, &machine.Machine{}
+		s, m := &servers{database: database}, &testserver.Machine{}
 		var nodes []*testserver.Redis
 		s.close = m.Stop
 		err := m.Try(func() {

@@ -12,7 +12,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/examples/internal/machine"
 	"github.com/fencelock/fencelock/internal/testserver"
 	"github.com/fencelock/fencelock/redis"
 	"github.com/fencelock/fencelock/zk"
@@ -142,11 +141,11 @@ func server(on string) (_ string, stop func() error, err error) {
 		return on, func() error { return nil }, nil
 	}
 	var errs error
-	for _, start := range []func(m *machine.Machine) string{
-		func(m *machine.Machine) string { return "zk://" + testserver.StartZooKeeper(m).Addr() },
-		func(m *machine.Machine) string { return "redis://" + testserver.StartRedis(m).Addr() },
+	for _, start := range []func(m *testserver.Machine) string{
+		func(m *testserver.Machine) string { return "zk://" + testserver.StartZooKeeper(m).Addr() },
+		func(m *testserver.Machine) string { return "redis://" + testserver.StartRedis(m).Addr() },
 	} {
-		m := &machine.Machine{}
+		m := &testserver.Machine{}
 		err := m.Try(func() { on = start(m) })
 		if err == nil {
 			return on, m.Stop, nil
