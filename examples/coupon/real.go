@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fencelock/fencelock/examples/internal/machine"
 	"github.com/fencelock/fencelock/internal/testserver"
 )
 
