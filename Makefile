@@ -1,11 +1,14 @@
 # The root module and those nested in it, each with a go.mod of its own.
-MODULES := . $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path './.cache/*' | sort))
+MODULES := . $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path './.cache/*' -not -path './internal/testserver/*' | sort))
+
+# A server that the tests build: no code of ours is in it.
+SERVERS := internal/testserver/etcd
 
 # It must know the Go in use: raise it together with Go.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# $(call each,COMMAND) runs COMMAND for every module m, all of them even if one fails.
-each = @failed=0; for m in $(MODULES); do $(1) || failed=1; done; exit $$failed
+# $(call each,COMMAND[,MODULES]) runs COMMAND for every module m, all of them even if one fails.
+each = @failed=0; for m in $(or $(2),$(MODULES)); do $(1) || failed=1; done; exit $$failed
 
 # Everything, race-checked, against real servers; a missing server is a failure.
 # The first line compiles on all cores and vets. The library's tests run one
@@ -39,13 +42,15 @@ fmt:
 	@unformatted=$$(gofmt -l .) && [ -z "$$unformatted" ] || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 
 tidy:
-	$(call each,go -C $$m mod tidy -diff)
+	$(call each,go -C $$m mod tidy -diff,$(MODULES) $(SERVERS))
 
 vet:
-	$(call each,go -C $$m vet ./...)
+	$(call each,go -C $$m vet -race ./...)
 
+# -race, as with the tests: a new machine compiles everything once.
 staticcheck:
-	$(call each,go -C $$m run $(STATICCHECK) ./...)
+	@GOBIN=$(CURDIR)/.cache/bin go install $(STATICCHECK)
+	$(call each,(cd $$m && GOFLAGS=-race $(CURDIR)/.cache/bin/staticcheck ./...))
 
 # Installs what the tests start and this machine lacks.
 .PHONY: servers
