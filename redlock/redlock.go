@@ -8,7 +8,8 @@
 // before for that name. An attempt that a majority has accepted with the same
 // block holds the lock and those tokens. Any two grants share a node, so the
 // later one has the greater tokens, whatever clocks, networks and pauses do. In
-// the usual case this is the same single round trip.
+// the usual case this is the same single round trip. docs/redlock-fence.md has the
+// proof, and what was done to refute it.
 //
 //	nodes := []redis.UniversalClient{a, b, c}
 //	locker, err := redlock.New(nodes, fencelock.TTL(10*time.Second))
