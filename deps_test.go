@@ -40,6 +40,15 @@ var backends = map[string]client{
 			"golang.org/x/crypto", "golang.org/x/sync", "golang.org/x/text",
 		},
 	},
+	"etcd": {
+		module: "go.etcd.io/etcd/client/v3",
+		brings: []string{
+			"github.com/coreos/go-semver", "github.com/coreos/go-systemd/v22", "github.com/gogo/protobuf", "github.com/golang/protobuf",
+			"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/pkg/v3", "go.uber.org/atomic", "go.uber.org/multierr", "go.uber.org/zap",
+			"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text", "google.golang.org/genproto/googleapis/api",
+			"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc", "google.golang.org/protobuf",
+		},
+	},
 	"zk": {module: "github.com/go-zookeeper/zk"},
 }
 
