@@ -4,14 +4,12 @@ import (
 	"context"
 	_ "embed"
 	"encoding"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/internal/lease"
-	"github.com/fencelock/fencelock/internal/option"
 	"github.com/fencelock/fencelock/internal/redisnode"
 )
 
@@ -163,14 +161,9 @@ func prefixed(what string, client Client, opts []fencelock.Option) (*redisnode.N
 	if err != nil {
 		return nil, "", fmt.Errorf("fencelock: redis.%s: %w", what, err)
 	}
-	set, err := lease.Settings("redis", opts)
-	for _, f := range []option.Field{option.TTL, option.Wait, option.Backoff, option.Passes, option.Observe} {
-		if err == nil && set.Given(f) {
-			err = errors.New("only the option Prefix has a meaning here")
-		}
-	}
+	set, err := lease.PrefixOf("redis."+what, opts)
 	if err != nil {
-		return nil, "", fmt.Errorf("fencelock: redis.%s: %w", what, err)
+		return nil, "", err
 	}
 	return node, set.Prefix, nil
 }

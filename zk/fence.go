@@ -11,7 +11,6 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/internal/lease"
-	"github.com/fencelock/fencelock/internal/option"
 )
 
 // Client is what fences and token sources need of your client: *zk.Conn of
@@ -158,17 +157,14 @@ type records struct {
 }
 
 func newRecords(what string, client Client, opts []fencelock.Option) (r records, err error) {
-	set, err := lease.Settings("zk", opts, aclKey{})
-	if c, ok := client.(*gozk.Conn); err == nil && (client == nil || ok && c == nil) {
-		err = errors.New("the client is nil")
-	}
-	for _, f := range []option.Field{option.TTL, option.Wait, option.Backoff, option.Passes, option.Observe} {
-		if err == nil && set.Given(f) {
-			err = errors.New("only the options Prefix and ACL have a meaning here")
-		}
+	set, err := lease.PrefixOf("zk."+what, opts, aclKey{})
+	if err != nil {
+		return r, err
 	}
 	r = records{client: client, tree: newTree(set.Prefix)}
-	if err == nil {
+	if c, ok := client.(*gozk.Conn); client == nil || ok && c == nil {
+		err = errors.New("the client is nil")
+	} else {
 		r.acl, err = aclOf(set)
 	}
 	if err != nil {

@@ -24,20 +24,36 @@ const (
 // Settings applies the options of a backend's New to the defaults and checks
 // them. own lists the keys of the backend's own options.
 func Settings(backend string, opts []fencelock.Option, own ...any) (option.Set, error) {
+	return settings(backend+".New", opts, own)
+}
+
+// PrefixOf is Settings for what holds no locks, as a fence: of the common options
+// only Prefix has a meaning there. what is the constructor, such as redis.NewFence.
+func PrefixOf(what string, opts []fencelock.Option, own ...any) (option.Set, error) {
+	s, err := settings(what, opts, own)
+	for _, f := range []option.Field{option.TTL, option.Wait, option.Backoff, option.Passes, option.Observe} {
+		if err == nil && s.Given(f) {
+			err = fmt.Errorf("fencelock: %s: of the common options only Prefix has a meaning here", what)
+		}
+	}
+	return s, err
+}
+
+func settings(what string, opts []fencelock.Option, own []any) (option.Set, error) {
 	s := option.Set{TTL: defTTL, Prefix: defPrefix, Passes: defPasses, BackoffMin: defPollMin, BackoffMax: defPollMax}
 	if err := apply(&s, opts); err != nil {
-		return s, fmt.Errorf("fencelock: %s.New: %w", backend, err)
+		return s, fmt.Errorf("fencelock: %s: %w", what, err)
 	}
 	for key := range s.Keys() {
 		if !slices.Contains(own, key) {
-			return s, fmt.Errorf("fencelock: %s.New: option %T is another backend's", backend, key)
+			return s, fmt.Errorf("fencelock: %s: option %T is another backend's", what, key)
 		}
 	}
 	if s.Given(option.MinToken) {
-		return s, fmt.Errorf("fencelock: %s.New: option MinToken(%d) belongs to one name: give it to Acquire", backend, s.MinToken)
+		return s, fmt.Errorf("fencelock: %s: option MinToken(%d) belongs to one name: give it to Acquire", what, s.MinToken)
 	}
 	if s.Given(option.Observe) && observer(s) == nil {
-		return s, fmt.Errorf("fencelock: %s.New: option Observe(nil)", backend)
+		return s, fmt.Errorf("fencelock: %s: option Observe(nil)", what)
 	}
 	return s, nil
 }
