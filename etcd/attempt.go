@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -28,7 +29,7 @@ type attempt struct {
 	rev     int64            // create revision of the key; 0: not written
 	before  *mvccpb.KeyValue // the last key before its own, nil: it has the lock
 
-	freed bool // a release of unknown result has been sent
+	freed atomic.Bool // a removal of unknown result has been sent
 
 	// Guarded by driver.mu.
 	using   bool               // it counts as a user of its session
@@ -178,20 +179,40 @@ func (d *driver) send(a *attempt, queue bool) (hung bool) {
 }
 
 // remove removes the attempt's key, which nobody else can have given its value, and
-// reports whether it was there. Until that is done, each renewal of the lease does
-// it again.
+// reports whether it was there, or may have been. Until that is done, each renewal
+// of the lease does it again.
 func (d *driver) remove(ctx context.Context, a *attempt) (found bool, err error) {
 	defer d.leave(a) // not before: a lease without users is revoked
 	d.unguard(a)
-	resp, err := d.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.Value(a.key), "=", a.r.Attempt)).
-		Then(clientv3.OpDelete(a.key)).
-		Commit()
-	if err != nil {
-		return false, err
+	for {
+		// The engine gives it 2 seconds at most, which must do for some members.
+		once, cancel := context.WithTimeout(ctx, min(patienceOf(a.s.granted()), patience/4))
+		resp, err := d.client.Txn(once).
+			If(clientv3.Compare(clientv3.Value(a.key), "=", a.r.Attempt)).
+			Then(clientv3.OpDelete(a.key)).
+			Commit()
+		hung := once.Err() != nil
+		cancel()
+		if err == nil {
+			if resp.Succeeded || !a.unknown {
+				d.drop(a)
+			}
+			return resp.Succeeded || a.freed.Load(), nil
+		}
+		if definite(err) {
+			return false, err
+		}
+		a.freed.Store(true)
+		switch {
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case a.s.ctx.Err() != nil:
+			return false, context.Cause(a.s.ctx)
+		case hung: // another member may answer
+		case passing(err):
+			pause(ctx, 50*time.Millisecond)
+		default:
+			return false, err
+		}
 	}
-	if resp.Succeeded || !a.unknown {
-		d.drop(a)
-	}
-	return resp.Succeeded, nil
 }

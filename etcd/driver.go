@@ -154,16 +154,11 @@ func (d *driver) renew(ctx context.Context, s *session, batch []*attempt) error 
 
 // Release implements lease.Driver.
 func (d *driver) Release(ctx context.Context, _ lease.Request, g lease.Grant) error {
-	a := g.State.(*attempt)
-	found, err := d.remove(ctx, a)
-	switch {
-	case err != nil:
-		a.freed = true
-		return err
-	case !found && !a.freed:
-		return &fencelock.LostError{Reason: fencelock.Deleted}
+	found, err := d.remove(ctx, g.State.(*attempt))
+	if err == nil && !found {
+		err = &fencelock.LostError{Reason: fencelock.Deleted}
 	}
-	return nil
+	return err
 }
 
 // Undo implements lease.Driver. The attempt's own Txn comes first: its key cannot

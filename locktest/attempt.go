@@ -1,9 +1,14 @@
 package locktest
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"runtime/pprof"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -80,9 +85,31 @@ func (a *attempt) guarded(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f()
+		pprof.Do(context.Background(), pprof.Labels(label, a.id()), func(context.Context) { f() })
 	}()
 	<-done
+}
+
+// label is what the goroutines of an attempt have, since they inherit it, but for
+// those that timers start.
+const label = "locktest"
+
+func (a *attempt) id() string { return fmt.Sprintf("%p", a) }
+
+var labelled = regexp.MustCompile(`(?m)^(\d+) @.*\n# labels: .*"` + label + `":"([^"]+)"`)
+
+// goroutines returns how many there are that are not other attempts'.
+func (a *attempt) goroutines() int {
+	var b bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 1) // a Buffer has no errors
+	n := runtime.NumGoroutine()
+	for _, m := range labelled.FindAllSubmatch(b.Bytes(), -1) {
+		if string(m[2]) != a.id() {
+			count, _ := strconv.Atoi(string(m[1]))
+			n -= count
+		}
+	}
+	return n
 }
 
 func (a *attempt) fail(text string) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"time"
 
@@ -115,13 +114,13 @@ func idleCostsNothing(k *kit) {
 		}
 		waits.Wait()
 	}
-	before := runtime.NumGoroutine()
+	before := k.goroutines()
 	for range 2 {
 		use()
 		k.empty("when all Lockers are idle")
 		now := 0
 		k.until("no goroutine is left", k.b.TTL+soon, func() bool {
-			now = runtime.NumGoroutine()
+			now = k.goroutines()
 			return now <= before+4 // a client may keep some per connection, not per lock
 		})
 	}
@@ -140,7 +139,7 @@ func manyNames(k *kit) {
 			k.Fatal(err)
 		}
 	}
-	goroutines := runtime.NumGoroutine()
+	goroutines := k.goroutines()
 	if goroutines > each*len(names)+len(names)/10+200 {
 		k.Errorf("%d goroutines for %d locks", goroutines, len(names))
 	}
