@@ -1,3 +1,5 @@
 package etcd_test
 
-func registerWorkers() {}
+import "github.com/fencelock/fencelock/internal/testserver"
+
+func registerWorkers() { testserver.RegisterWorker("fight", fight) }

@@ -1,13 +1,11 @@
 package zk_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -47,39 +45,12 @@ func BenchmarkUncontended(b *testing.B) {
 func BenchmarkHotName(b *testing.B) {
 	for _, goroutines := range []int{1, 10} {
 		b.Run(fmt.Sprintf("4x%d", goroutines), func(b *testing.B) {
-			z := testserver.StartZooKeeper(b, noReaping)
-			workers := map[string][]*testserver.Worker{}
-			for _, kind := range []string{"ours", "peer"} {
-				for range 4 {
-					workers[kind] = append(workers[kind], testserver.StartWorker(b, "fight", kind, z.Addr(), strconv.Itoa(goroutines)))
-				}
-			}
-			locks := map[string]float64{}
-			rounds := 0
-			for b.Loop() {
-				rounds++
-				for kind, ws := range workers {
-					for _, w := range ws {
-						w.Send("1s")
-					}
-					for _, w := range ws {
-						n, err := strconv.Atoi(w.Line())
-						if err != nil {
-							b.Fatal(err)
-						}
-						locks[kind] += float64(n)
-					}
-				}
-			}
-			b.ReportMetric(locks["ours"]/float64(rounds), "ours/s")
-			b.ReportMetric(locks["peer"]/float64(rounds), "peer/s")
-			b.ReportMetric(locks["ours"]/locks["peer"], "ratio")
+			testlock.Fight(b, testserver.StartZooKeeper(b, noReaping).Addr(), goroutines)
 		})
 	}
 }
 
-// fight acquires and releases one name for the times that in says, and says how
-// often.
+// fight is the worker of testlock.Fight.
 func fight(args []string, in io.Reader, out io.Writer) error {
 	kind, addrs := args[0], strings.Split(args[1], ",")
 	goroutines, err := strconv.Atoi(args[2])
@@ -107,39 +78,8 @@ func fight(args []string, in io.Reader, out io.Writer) error {
 			return theirs.Unlock()
 		}
 		if kind == "ours" {
-			cycles[i] = func() error {
-				lock, err := l.Acquire(ctx, "hot")
-				if err != nil {
-					return err
-				}
-				return lock.Release(ctx)
-			}
+			cycles[i] = func() error { return testlock.Once(ctx, l, "hot") }
 		}
 	}
-	for lines := bufio.NewScanner(in); lines.Scan(); {
-		d, err := time.ParseDuration(lines.Text())
-		if err != nil {
-			return err
-		}
-		end, counts, errs := time.Now().Add(d), make([]int, goroutines), make([]error, goroutines)
-		var all sync.WaitGroup
-		for i, cycle := range cycles {
-			all.Go(func() {
-				for errs[i] == nil && time.Now().Before(end) {
-					errs[i] = cycle()
-					counts[i]++
-				}
-			})
-		}
-		all.Wait()
-		sum := 0
-		for i, n := range counts {
-			if errs[i] != nil {
-				return errs[i]
-			}
-			sum += n
-		}
-		fmt.Fprintln(out, sum)
-	}
-	return nil
+	return testlock.Rounds(cycles, in, out)
 }

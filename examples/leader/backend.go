@@ -34,10 +34,12 @@ func open(s settings) (backend, error) {
 	switch u.Scheme {
 	case "zk":
 		return openZK(strings.Split(u.Host, ","), s.TTL)
+	case "etcd":
+		return openEtcd(strings.Split(u.Host, ","), s.TTL)
 	case "redis":
 		return openRedis(s.On, s.TTL)
 	}
-	return nil, fmt.Errorf("-on %s: neither zk:// nor redis://", s.On)
+	return nil, fmt.Errorf("-on %s: none of zk://, etcd:// and redis://", s.On)
 }
 
 type onZK struct {

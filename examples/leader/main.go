@@ -45,7 +45,7 @@ func main() {
 func parse(args []string, output io.Writer) (s settings, asJSON bool, err error) {
 	f := flag.NewFlagSet("leader", flag.ContinueOnError)
 	f.SetOutput(output)
-	f.StringVar(&s.On, "on", "", "`URL` of a running server, zk://host:port,host:port or redis://host:port, instead of one that is started "+
+	f.StringVar(&s.On, "on", "", "`URL` of a running server, zk://host:port,host:port, etcd://host:port,host:port or redis://host:port, instead of one that is started "+
 		"from this machine's programs: ZooKeeper or else Redis")
 	f.DurationVar(&s.TTL, "ttl", 2*time.Second, "`time` after which a silent leader is replaced")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object an event instead of text")

@@ -19,6 +19,7 @@ func TestMain(m *testing.M) {
 func TestTheStoryIsTold(t *testing.T) {
 	for name, on := range map[string]func(t *testing.T) string{
 		"ZooKeeper": func(t *testing.T) string { return "zk://" + testserver.StartZooKeeper(t).Addr() },
+		"etcd":      func(t *testing.T) string { return "etcd://" + testserver.StartEtcd(t).Addr() },
 		"Redis":     func(t *testing.T) string { return "redis://" + testserver.StartRedis(t).Addr() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,6 +63,6 @@ func TestBadFlags(t *testing.T) {
 		_, _, err := parse(args, io.Discard)
 		require.Error(t, err, args)
 	}
-	_, err := open(settings{On: "etcd://x"})
-	require.ErrorContains(t, err, "neither")
+	_, err := open(settings{On: "pg://x"})
+	require.ErrorContains(t, err, "none of")
 }
