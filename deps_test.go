@@ -172,6 +172,31 @@ func TestBackendsImportOnlyTheirOwnClient(t *testing.T) {
 	}
 }
 
+// The command may import every backend and its client, and a library for its
+// command line that brings nothing along; nobody may import the command.
+func TestTheCommandsDependencies(t *testing.T) {
+	packages := list(t)
+	allowed := []string{"github.com/urfave/cli/v3", "github.com/go-sql-driver/mysql", "filippo.io/edwards25519"}
+	for _, c := range backends {
+		allowed = append(append(allowed, c.module), c.brings...)
+	}
+	own, modules := needs(t, packages, module+"/cmd/fencelock")
+	if bad := surplus(modules, allowed...); len(bad) > 0 {
+		t.Errorf("cmd/fencelock pulls in %q", bad)
+	}
+	if i := slices.IndexFunc(own, func(p string) bool { return strings.HasPrefix(p, "internal/test") || p == "locktest" }); i >= 0 {
+		t.Errorf("cmd/fencelock may not import %s", own[i])
+	}
+	for _, p := range packages {
+		if p.within() == "" || p.within() == "cmd/fencelock" {
+			continue
+		}
+		if _, modules := needs(t, packages, p.ImportPath); slices.Contains(modules, "github.com/urfave/cli/v3") {
+			t.Errorf("%s imports the command line's library", p.ImportPath)
+		}
+	}
+}
+
 // Every public package is either looked at above or known to be no backend.
 func TestEveryBackendIsListed(t *testing.T) {
 	for _, p := range list(t) {
