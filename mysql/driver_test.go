@@ -133,6 +133,18 @@ func TestServerErrorsAreRecognised(t *testing.T) {
 }
 
 // S15: neither is an answer.
+// What found no server has left nothing there, so that nobody tries to clean up.
+func TestWhereNoServerIsNothingIsLeft(t *testing.T) {
+	db, err := sql.Open("mysql", "u@tcp(127.0.0.1:1)/x")
+	require.NoError(t, err)
+	defer db.Close()
+	l, err := NewLease(db)
+	require.NoError(t, err)
+	_, err = l.style.Try(t.Context(), asks("a"))
+	require.Error(t, err)
+	require.True(t, lease.IsDefinite(err), err)
+}
+
 func TestWhatGetLockSays(t *testing.T) {
 	require.NoError(t, granted(sql.NullInt64{Int64: 1, Valid: true}))
 	require.ErrorIs(t, granted(sql.NullInt64{Int64: 0, Valid: true}), fencelock.ErrHeld)

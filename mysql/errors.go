@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"reflect"
 	"strconv"
 	"strings"
@@ -101,10 +102,17 @@ func explain(err error) error {
 }
 
 // definite marks the error of a statement that committed by itself: what the
-// server refused has had no effect.
+// server refused has had no effect, nor has what found no server.
 func definite(ctx context.Context, err error) error {
-	if n := number(err); n != 0 && n != errAtCommit && ctx.Err() == nil {
+	n := number(err)
+	if n != 0 && n != errAtCommit && ctx.Err() == nil || unsent(err) {
 		return lease.Definite(err)
 	}
 	return err
+}
+
+// unsent reports whether there was no connection to send a statement on.
+func unsent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
