@@ -231,6 +231,17 @@ func TestALossEndsTheJob(t *testing.T) {
 	require.Contains(t, stderr, "no longer held")
 }
 
+// A job that is stopped can hear of it.
+func TestALossWakesAStoppedJob(t *testing.T) {
+	p := somewhere(t)
+	c := p.fence(append([]string{"run", "--ttl", "300ms", "--grace", "20s"}, script(`trap 'echo told; exit 0' TERM; echo ready; kill -STOP $$`)...)...)
+	require.Equal(t, "ready", c.line())
+	p.steal()
+	require.Equal(t, "told", c.line())
+	code, _, _ := c.wait()
+	require.Equal(t, exitLost, code)
+}
+
 // A lock that was lost just before the job's end was lost all the same.
 func TestALossThatOnlyTheReleaseShows(t *testing.T) {
 	p := somewhere(t)
