@@ -28,6 +28,7 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 		"mysql://u:" + written + "@127.0.0.1:1/x",
 		"mysql://u:" + written + "@127.0.0.1:1/x?nonsense=1&parseTime=maybe",
 		"zk://u:" + written + "@127.0.0.1:1",
+		"etcd://u:" + written + "@127.0.0.1:1/path",
 		"zk://u:" + written + "@127.0.0.1:1/path",
 		"gopher://u:" + written + "@127.0.0.1:1",
 		"redis//u:" + written + "@127.0.0.1:1",

@@ -16,6 +16,7 @@ The servers are given by --on or, better, by FENCELOCK_ON:
   postgres://...                                as for psql: a lease in a table
   postgres+advisory://...  postgres+row://...   a lock of a session
   mysql://USER:PASSWORD@HOST[:PORT]/DB          likewise: mysql+advisory, mysql+row
+  etcd://[USER:PASSWORD@]HOST,HOST,HOST         etcds:// for TLS
   zk://[USER:PASSWORD@]HOST,HOST,HOST
 
 The locks are those of the Go library of the same name: a program that uses it

@@ -27,8 +27,8 @@ func init() {
 // ends itself.
 func TestALossEndsTheWholeGroup(t *testing.T) {
 	for name, text := range map[string]string{
-		"deaf":      `trap '' TERM; echo $$; while :; do sleep 0.01; done`,
-		"deaf heir": `echo $$; (trap '' TERM; while :; do sleep 0.01; done) & wait`,
+		"deaf":      `trap '' TERM; echo $$; ` + idle,
+		"deaf heir": `echo $$; (trap '' TERM; ` + idle + `) & wait`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := somewhere(t)
@@ -75,7 +75,7 @@ func TestAJobDoesNotOutliveUs(t *testing.T) {
 func TestOrphansAreCollected(t *testing.T) {
 	p := somewhere(t)
 	c := fence(t, []string{"FENCELOCK_ON=redis://" + p.server.Addr(), mainEnv + "=init"}, append([]string{"run", "--name", "x", "--prefix", p.prefix},
-		script(`sh -c 'sleep 0.05 & echo $!'; trap 'exit 7' USR1; while :; do sleep 0.01; done`)...)...)
+		script(`sh -c 'sleep 0.05 & echo $!'; trap 'exit 7' USR1; `+idle)...)...)
 	orphan := c.line()
 	testlock.Eventually(t, func() bool {
 		_, err := os.Stat("/proc/" + orphan)

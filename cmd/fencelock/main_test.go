@@ -130,6 +130,9 @@ func (p place) fence(args ...string) *command {
 	return fence(p.t, []string{"FENCELOCK_ON=redis://" + p.server.Addr()}, args...)
 }
 
+// idle is what a job does that waits for a signal, but not for ever.
+const idle = "i=0; while [ $i -lt 6000 ]; do sleep 0.01; i=$((i+1)); done"
+
 // script is a job for a shell.
 func script(text string) []string { return []string{"--", "/bin/sh", "-c", text} }
 
@@ -145,7 +148,7 @@ func (p place) steal() { p.server.Do("DEL", p.prefix+"x") }
 
 func TestTheJobKnowsItsLock(t *testing.T) {
 	p := somewhere(t)
-	c := p.fence(append([]string{"run"}, script(`echo "$FENCELOCK_NAME $FENCELOCK_TOKEN"; exec 2>/dev/null; trap 'exit 0' USR1; while :; do sleep 0.01; done`)...)...)
+	c := p.fence(append([]string{"run"}, script(`echo "$FENCELOCK_NAME $FENCELOCK_TOKEN"; exec 2>/dev/null; trap 'exit 0' USR1; `+idle)...)...)
 	said := c.line()
 	s := p.status()
 	require.True(t, s.Held)
@@ -200,7 +203,7 @@ func TestSignalsReachTheJob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := somewhere(t)
-			c := p.fence(append([]string{"run"}, script(`exec 2>/dev/null; trap 'echo heard; exit 3' `+name+`; echo ready; while :; do sleep 0.01; done`)...)...)
+			c := p.fence(append([]string{"run"}, script(`exec 2>/dev/null; trap 'echo heard; exit 3' `+name+`; echo ready; `+idle)...)...)
 			require.Equal(t, "ready", c.line())
 			c.signal(s)
 			require.Equal(t, "heard", c.line())
@@ -222,7 +225,7 @@ func TestSignalsReachTheJob(t *testing.T) {
 
 func TestALossEndsTheJob(t *testing.T) {
 	p := somewhere(t)
-	c := p.fence(append([]string{"run", "--ttl", "300ms"}, script(`exec 2>/dev/null; trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.01; done`)...)...)
+	c := p.fence(append([]string{"run", "--ttl", "300ms"}, script(`exec 2>/dev/null; trap 'echo told; exit 0' TERM; echo ready; `+idle)...)...)
 	require.Equal(t, "ready", c.line())
 	p.steal()
 	require.Equal(t, "told", c.line())
@@ -245,7 +248,7 @@ func TestALossWakesAStoppedJob(t *testing.T) {
 // A lock that was lost just before the job's end was lost all the same.
 func TestALossThatOnlyTheReleaseShows(t *testing.T) {
 	p := somewhere(t)
-	c := p.fence(append([]string{"run", "--ttl", "1h"}, script(`exec 2>/dev/null; echo ready; trap 'exit 0' USR1; while :; do sleep 0.01; done`)...)...)
+	c := p.fence(append([]string{"run", "--ttl", "1h"}, script(`exec 2>/dev/null; echo ready; trap 'exit 0' USR1; `+idle)...)...)
 	require.Equal(t, "ready", c.line())
 	p.steal()
 	c.signal(syscall.SIGUSR1)
@@ -256,7 +259,7 @@ func TestALossThatOnlyTheReleaseShows(t *testing.T) {
 
 func TestMaxHold(t *testing.T) {
 	p := somewhere(t)
-	c := p.fence(append([]string{"run", "--max-hold", "100ms"}, script(`exec 2>/dev/null; trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.01; done`)...)...)
+	c := p.fence(append([]string{"run", "--max-hold", "100ms"}, script(`exec 2>/dev/null; trap 'echo told; exit 0' TERM; echo ready; `+idle)...)...)
 	code, stdout, stderr := c.wait()
 	require.Equal(t, exitMaxHold, code)
 	require.Equal(t, "ready\ntold\n", stdout)
@@ -281,6 +284,7 @@ func TestUnreachable(t *testing.T) {
 	hangs.Pause()
 	for on, how := range map[string]string{
 		"redis://127.0.0.1:1": "", "postgres://127.0.0.1:1/x": "", "mysql://u@127.0.0.1:1/x": "", "zk://127.0.0.1:1": "",
+		"etcd://127.0.0.1:1": "",
 		"redis+redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3": "", "redis+sentinel://127.0.0.1:1/m": "",
 		"redis+cluster://127.0.0.1:1": "", "redis://" + hangs.Addr(): "200ms",
 	} {
@@ -302,7 +306,7 @@ func TestUnreachable(t *testing.T) {
 
 func TestTheEventsInJSON(t *testing.T) {
 	p := somewhere(t)
-	c := p.fence(append([]string{"run", "--json", "--ttl", "300ms"}, script(`exec 2>/dev/null; trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done`)...)...)
+	c := p.fence(append([]string{"run", "--json", "--ttl", "300ms"}, script(`exec 2>/dev/null; trap 'exit 0' TERM; echo ready; `+idle)...)...)
 	require.Equal(t, "ready", c.line())
 	token := p.status().Token.String()
 	p.steal()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +36,8 @@ var openers = map[string]map[string]opener{
 	"postgres":   postgresStyles,
 	"postgresql": postgresStyles,
 	"mysql":      mysqlStyles,
+	"etcd":       {"": openEtcd},
+	"etcds":      {"": openEtcd},
 	"zk":         {"": openZK},
 }
 
@@ -87,12 +88,18 @@ func with[L locker](l L, err error, disconnect func()) (backend, error) {
 	return backend{locker: l, disconnect: disconnect}, nil
 }
 
-// only refuses what a kind of servers does not know in a query.
-func (a address) only(keys ...string) error {
+// plain refuses what not every kind of servers knows.
+func (a address) plain() error {
+	if a.path != "" && a.path != "/" {
+		return errors.New("it has a path: give --prefix instead")
+	}
+	return a.only()
+}
+
+// only refuses what the servers do not know in a query.
+func (a address) only() error {
 	for key := range a.query {
-		if !slices.Contains(keys, key) {
-			return fmt.Errorf("it knows no %q after the ?", key)
-		}
+		return fmt.Errorf("it knows no %q after the ?", key)
 	}
 	return nil
 }

@@ -3,17 +3,12 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/zk"
 )
 
 func openZK(a address, opts []fencelock.Option) (backend, error) {
-	if a.path != "" && a.path != "/" {
-		return backend{}, errors.New("it has a path: give --prefix instead")
-	}
-	if err := a.only(); err != nil {
+	if err := a.plain(); err != nil {
 		return backend{}, err
 	}
 	if a.user != nil {

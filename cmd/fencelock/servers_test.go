@@ -41,6 +41,7 @@ var servers = map[string]func(t *testing.T) string{
 	"mysql":             func(t *testing.T) string { return mariaDB(t, "mysql") },
 	"mysql+advisory":    func(t *testing.T) string { return mariaDB(t, "mysql+advisory") },
 	"mysql+row":         func(t *testing.T) string { return mariaDB(t, "mysql+row") },
+	"etcd":              func(t *testing.T) string { return "etcd://" + testserver.SharedEtcd(t).Addr() },
 	"zk":                func(t *testing.T) string { return "zk://" + testserver.SharedZooKeeper(t).Addr() },
 }
 
@@ -82,20 +83,24 @@ func sentinel(t *testing.T, master *testserver.Redis) (addr string) {
 func TestEveryKindOfServer(t *testing.T) {
 	for kind, start := range servers {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			env, name := []string{"FENCELOCK_ON=" + start(t)}, testserver.Prefix(t)+"x"
 			do := func(want int, args ...string) (stdout string) {
 				code, stdout, stderr := fence(t, env, args...).wait()
 				require.Equal(t, want, code, stderr)
 				return stdout
 			}
-			if strings.Contains(kind, "sql") || strings.Contains(kind, "postgres") {
+			switch {
+			case kind == "postgres", kind == "mysql":
 				do(exitUnreachable, append([]string{"run", "--name", name}, script("echo ran")...)...) // no tables
+				fallthrough
+			case strings.HasPrefix(kind, "postgres"), strings.HasPrefix(kind, "mysql"):
 				do(0, "migrate")
-			} else {
+			default:
 				do(exitUsage, "migrate")
 			}
 			c := fence(t, env, append([]string{"run", "--name", name},
-				script(`echo $FENCELOCK_TOKEN; exec 2>/dev/null; trap 'exit 5' USR1; while :; do sleep 0.01; done`)...)...)
+				script(`echo $FENCELOCK_TOKEN; exec 2>/dev/null; trap 'exit 5' USR1; `+idle)...)...)
 			var token int64
 			require.NoError(t, json.Unmarshal([]byte(c.line()), &token))
 			var s struct {
