@@ -33,7 +33,11 @@ func conform(t *testing.T, members ...*testserver.Etcd) {
 		return l
 	}
 	locktest.Run(t, locktest.Backend{
-		New: func(t testing.TB, opts ...fencelock.Option) locktest.Locker { return open(t, addrs, opts) },
+		New: func(t testing.TB, opts ...fencelock.Option) locktest.Locker {
+			l, err := etcd.New(connected(t, addrs), opts...)
+			require.NoError(t, err)
+			return l
+		},
 		Via: func(t testing.TB, opts ...fencelock.Option) (locktest.Locker, locktest.Link) {
 			var via links
 			for _, addr := range addrs {
@@ -60,6 +64,18 @@ func conform(t *testing.T, members ...*testserver.Etcd) {
 		TTL:      2 * time.Second, // less is not granted
 		Worker:   func(testing.TB) *exec.Cmd { return locktest.Self(addrEnv + "=" + strings.Join(addrs, ",")) },
 	})
+}
+
+// connected returns a client that is connected to all members, so that what it
+// keeps for that is not taken for a Locker's.
+func connected(t testing.TB, addrs []string) *clientv3.Client {
+	c, heard := client(t, addrs...), make(map[uint64]bool)
+	for ctx := long(t); len(heard) < len(addrs); {
+		resp, err := c.Get(ctx, "x")
+		require.NoError(t, err)
+		heard[resp.Header.MemberId] = true
+	}
+	return c
 }
 
 // requests counts what acquires, renews and releases. (An idle Locker's lease is

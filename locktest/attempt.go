@@ -1,14 +1,9 @@
 package locktest
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"runtime"
-	"runtime/pprof"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -37,9 +32,11 @@ type runner struct {
 	t      *testing.T
 	b      Backend
 	stalls *stalls
-	// A case that may have company holds it for reading.
-	company sync.RWMutex
 }
+
+// company is held for reading by a case that may have company, also that of another
+// suite.
+var company sync.RWMutex
 
 // run runs a case as a subtest. With FENCELOCK_TEST_SOAK=1 a failure in company
 // is one.
@@ -64,12 +61,12 @@ func (r *runner) run(c testCase) {
 
 // try runs a case once and returns how long this process stood still meanwhile.
 func (r *runner) try(t *testing.T, c testCase, alone bool) (*attempt, time.Duration) {
-	company := r.company.RLocker()
+	lock := company.RLocker()
 	if alone {
-		company = &r.company
+		lock = &company
 	}
-	company.Lock()
-	defer company.Unlock()
+	lock.Lock()
+	defer lock.Unlock()
 	a, start := &attempt{TB: t}, time.Now()
 	a.guarded(func() { c.run(&kit{attempt: a, b: r.b}) })
 	for len(a.cleanups) > 0 {
@@ -85,31 +82,9 @@ func (a *attempt) guarded(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		pprof.Do(context.Background(), pprof.Labels(label, a.id()), func(context.Context) { f() })
+		f()
 	}()
 	<-done
-}
-
-// label is what the goroutines of an attempt have, since they inherit it, but for
-// those that timers start.
-const label = "locktest"
-
-func (a *attempt) id() string { return fmt.Sprintf("%p", a) }
-
-var labelled = regexp.MustCompile(`(?m)^(\d+) @.*\n# labels: .*"` + label + `":"([^"]+)"`)
-
-// goroutines returns how many there are that are not other attempts'.
-func (a *attempt) goroutines() int {
-	var b bytes.Buffer
-	_ = pprof.Lookup("goroutine").WriteTo(&b, 1) // a Buffer has no errors
-	n := runtime.NumGoroutine()
-	for _, m := range labelled.FindAllSubmatch(b.Bytes(), -1) {
-		if string(m[2]) != a.id() {
-			count, _ := strconv.Atoi(string(m[1]))
-			n -= count
-		}
-	}
-	return n
 }
 
 func (a *attempt) fail(text string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -114,13 +115,13 @@ func idleCostsNothing(k *kit) {
 		}
 		waits.Wait()
 	}
-	before := k.goroutines()
+	before := runtime.NumGoroutine()
 	for range 2 {
 		use()
 		k.empty("when all Lockers are idle")
 		now := 0
 		k.until("no goroutine is left", k.b.TTL+soon, func() bool {
-			now = k.goroutines()
+			now = runtime.NumGoroutine()
 			return now <= before+4 // a client may keep some per connection, not per lock
 		})
 	}
@@ -139,7 +140,7 @@ func manyNames(k *kit) {
 			k.Fatal(err)
 		}
 	}
-	goroutines := k.goroutines()
+	goroutines := runtime.NumGoroutine()
 	if goroutines > each*len(names)+len(names)/10+200 {
 		k.Errorf("%d goroutines for %d locks", goroutines, len(names))
 	}
