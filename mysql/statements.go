@@ -143,18 +143,64 @@ type values struct {
 
 // text returns the statement with everything in its place.
 func (t tables) text(statement string, v values) string {
-	var keys []string
-	for _, k := range v.keys {
-		keys = append(keys, literal(k))
+	b := make([]byte, 0, 2*len(statement))
+	for {
+		text, rest, found := strings.Cut(statement, "$")
+		b = append(b, text...)
+		if !found {
+			return string(b)
+		}
+		n := strings.IndexFunc(rest, func(r rune) bool { return r < 'a' || r > 'z' })
+		if n < 0 {
+			n = len(rest)
+		}
+		b, statement = t.put(b, rest[:n], v), rest[n:]
 	}
-	return strings.NewReplacer(
-		"$locks", t.locks, "$rows", t.rows, "$fences", t.fences,
-		"$keys", strings.Join(keys, ","), "$key", literal(v.key), "$name", ascii(sqlkit.Label(v.name)), "$attempt", ascii(v.attempt),
-		"$ttl", strconv.FormatInt(v.ttl.Microseconds(), 10),
-		"$locker", ascii(v.locker), "$pause", strconv.FormatInt(v.pause.Microseconds(), 10),
-		"$min", v.min.String(), "$n", strconv.Itoa(min(max(1, v.n), maxBlock)), "$token", v.token.String(), "$strict", strconv.FormatBool(v.strict),
-		"$may", may(v.min), "$week", strconv.Itoa(week),
-	).Replace(statement)
+}
+
+// put appends what stands for a name.
+func (t tables) put(b []byte, name string, v values) []byte {
+	switch name {
+	case "locks":
+		return append(b, t.locks...)
+	case "rows":
+		return append(b, t.rows...)
+	case "fences":
+		return append(b, t.fences...)
+	case "key":
+		return append(b, literal(v.key)...)
+	case "keys":
+		for i, k := range v.keys {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, literal(k)...)
+		}
+		return b
+	case "name":
+		return append(b, ascii(sqlkit.Label(v.name))...)
+	case "attempt":
+		return append(b, ascii(v.attempt)...)
+	case "locker":
+		return append(b, ascii(v.locker)...)
+	case "ttl":
+		return strconv.AppendInt(b, v.ttl.Microseconds(), 10)
+	case "pause":
+		return strconv.AppendInt(b, v.pause.Microseconds(), 10)
+	case "min":
+		return strconv.AppendInt(b, int64(v.min), 10)
+	case "n":
+		return strconv.AppendInt(b, int64(min(max(1, v.n), maxBlock)), 10)
+	case "token":
+		return strconv.AppendInt(b, int64(v.token), 10)
+	case "strict":
+		return strconv.AppendBool(b, v.strict)
+	case "may":
+		return append(b, may(v.min)...)
+	case "week":
+		return strconv.AppendInt(b, week, 10)
+	}
+	panic("mysql: a statement has an unknown $" + name)
 }
 
 func literal(k sqlkit.Key) string { return "x'" + k.Hex() + "'" }
