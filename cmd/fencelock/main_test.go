@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -45,11 +44,10 @@ const patience = 30 * time.Second
 
 // command is a running fencelock.
 type command struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	out   *bufio.Reader // the job's standard output
-	err   strings.Builder
-	ended sync.WaitGroup
+	t   *testing.T
+	cmd *exec.Cmd
+	out *bufio.Reader // the job's standard output
+	err strings.Builder
 }
 
 // fence starts a fencelock with an environment of its own.
