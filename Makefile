@@ -11,13 +11,12 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 each = @failed=0; for m in $(or $(2),$(MODULES)); do $(1) || failed=1; done; exit $$failed
 
 # Everything, race-checked, against real servers; a missing server is a failure.
-# The first line compiles on all cores and vets. The library's tests run one
-# package at a time: they measure time, and a neighbour would disturb them.
+# Two packages at a time: they mostly wait, and where a neighbour disturbs a case it
+# is tried again by itself.
 .PHONY: test
 test: export FENCELOCK_TEST_REQUIRE = 1
 test: servers
-	$(call each,go -C $$m vet -race ./... && \
-		go -C $$m test -race -short -count=1 -vet=off -p $$([ $$m = . ] && echo 1 || echo 2) ./...)
+	$(call each,go -C $$m vet -race ./... && go -C $$m test -race -short -count=1 -vet=off -p 2 ./...)
 
 # The long rounds, without -short, twenty times.
 .PHONY: soak
@@ -29,6 +28,19 @@ soak: servers
 .PHONY: bench
 bench: servers
 	$(call each,go -C $$m test -run '^$$' -bench . -benchmem -p 1 ./...)
+
+# Workers, servers and links are stopped, killed, cut and robbed, and what everybody
+# saw is checked: make torture SEED=1 BACKEND=redis DURATION=90s
+SEED := 1
+BACKEND := redis
+DURATION := 90s
+.PHONY: torture torture-mustfail
+torture: servers
+	go -C internal/torture test -v -count=1 -timeout 0 -run TestTorture . -seed $(SEED) -backend $(BACKEND) -duration $(DURATION)
+
+# The same with one guard switched off at a time: each must be seen.
+torture-mustfail: servers
+	go -C internal/torture test -v -count=1 -timeout 0 -run TestSabotage .
 
 # The coupon sale: make coupon ARGS='-d 3s -json'
 .PHONY: coupon
