@@ -11,12 +11,16 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 each = @failed=0; for m in $(or $(2),$(MODULES)); do $(1) || failed=1; done; exit $$failed
 
 # Everything, race-checked, against real servers; a missing server is a failure.
-# Two packages at a time: they mostly wait, and where a neighbour disturbs a case it
-# is tried again by itself.
+# Two packages at a time, since they mostly wait; those whose servers start a process
+# or a thread for each session come by themselves.
+ALONE := /fencelock/(mysql|pg)$$
+GOTEST := test -race -short -count=1 -vet=off
 .PHONY: test
 test: export FENCELOCK_TEST_REQUIRE = 1
 test: servers
-	$(call each,go -C $$m vet -race ./... && go -C $$m test -race -short -count=1 -vet=off -p 2 ./...)
+	$(call each,go -C $$m vet -race ./...)
+	$(call each,go -C $$m $(GOTEST) -p 2 $$(go -C $$m list ./... | grep -Ev '$(ALONE)'))
+	go $(GOTEST) -p 1 $$(go list ./... | grep -E '$(ALONE)')
 
 # The long rounds, without -short, twenty times.
 .PHONY: soak
