@@ -102,18 +102,3 @@ const (
 	// such as a server that may evict locks. Err says what, Name may be empty.
 	EventWarn EventKind = "warn"
 )
-
-// Status is what a backend knows of a name at one moment, for operators; the
-// lock may change hands before you read it.
-type Status struct {
-	// Held says whether anybody holds the lock.
-	Held bool
-	// Token is the first token of the present grant, or, if nobody holds the
-	// lock, the last one granted; zero if unknown.
-	Token Token
-	// For is how long the holder may keep it unless it renews.
-	For time.Duration
-	// Waiters is the number of waiting processes, -1 if the backend cannot
-	// tell.
-	Waiters int
-}

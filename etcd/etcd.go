@@ -35,8 +35,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -78,34 +76,14 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...fencelock.
 }
 
 // Status asks the cluster about name. The token of a lock that nobody holds is
-// unknown.
+// unknown, and since when one is held.
 func (l *Locker) Status(ctx context.Context, name string) (fencelock.Status, error) {
-	if err := lease.CheckName(name); err != nil {
-		return fencelock.Status{}, err
-	}
-	s, err := l.driver.status(ctx, space(l.engine.Key(name)))
-	if err != nil {
-		return fencelock.Status{}, fmt.Errorf("fencelock: status %q: %w", name, err)
-	}
-	return s, nil
+	return l.engine.Status(ctx, name)
 }
 
-func (d *driver) status(ctx context.Context, space string) (s fencelock.Status, err error) {
-	resp, err := d.client.Get(ctx, space, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	if err != nil || len(resp.Kvs) == 0 {
-		return s, err
-	}
-	s.Held, s.Waiters = true, len(resp.Kvs)-1
-	s.Token = fencelock.Token(resp.Kvs[0].CreateRevision << tokenBits)
-	if id := clientv3.LeaseID(resp.Kvs[0].Lease); id != clientv3.NoLease {
-		left, err := d.client.TimeToLive(ctx, id)
-		if err != nil {
-			return s, err
-		}
-		s.For = max(0, time.Duration(left.TTL)*time.Second)
-	}
-	return s, nil
+// Break ends a hold from outside by deleting its key; see fencelock.Breaker.
+func (l *Locker) Break(ctx context.Context, name string, t fencelock.Token) error {
+	return l.engine.Break(ctx, name, t)
 }
 
 // Close ends all waits, tells the holders that their locks are lost and releases

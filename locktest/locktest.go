@@ -124,6 +124,7 @@ var cases = []testCase{
 	{name: "NeverGrantedExpired", run: neverGrantedExpired},
 	{name: "PausedHolderIsToldWhenItWakes", run: pausedHolder},
 	{name: "LateReleaseSparesTheNextHolder", run: lateRelease},
+	{name: "BreakEndsOneHold", run: breakEndsHold},
 	{name: "HandleTellsWhatItIs", run: handle},
 	{name: "HeldByAnother", run: heldByAnother},
 	{name: "WaitBoundsTheWait", run: waitOption},
@@ -156,6 +157,9 @@ var cases = []testCase{
 	{name: "CloseEndsEverything", run: closeEndsEverything},
 	{name: "CloseUndoesPending", run: closeUndoesPending},
 	{name: "EventsAreInOrder", run: eventsInOrder},
+	{name: "StatusTellsTheHolder", run: statusTells},
+	{name: "BreakIsToldByTheRelease", run: breakBeforeRelease},
+	{name: "BreakRefusesWhatIsNoHold", run: breakRefuses},
 
 	{name: "RefusesBadRequestsBeforeSending", run: badRequests, alone: true},
 	{name: "CancelledAcquireFreesTheLockAtOnce", run: cancelledAcquire, alone: true},

@@ -19,7 +19,6 @@ package mem
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/internal/lease"
@@ -33,7 +32,7 @@ type Locker struct {
 	link   *Link
 }
 
-var _ fencelock.Locker = (*Locker)(nil)
+var _ fencelock.Breaker = (*Locker)(nil)
 
 // New returns a Locker on s, as a further process would have. The default of
 // [fencelock.Prefix] is empty here, so that the names at the Server are the
@@ -62,12 +61,12 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...fencelock.
 
 // Status returns what the Server knows of name.
 func (l *Locker) Status(ctx context.Context, name string) (fencelock.Status, error) {
-	if err := lease.CheckName(name); err != nil {
-		return fencelock.Status{}, err
-	}
-	return call(ctx, l.link, l.server, func(now time.Time) (fencelock.Status, error) {
-		return l.server.status(l.engine.Key(name), now), nil
-	})
+	return l.engine.Status(ctx, name)
+}
+
+// Break ends a hold from outside; see fencelock.Breaker.
+func (l *Locker) Break(ctx context.Context, name string, t fencelock.Token) error {
+	return l.engine.Break(ctx, name, t)
 }
 
 // Close ends waits with [fencelock.ErrClosed], undoes pending attempts, tells

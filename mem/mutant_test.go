@@ -26,6 +26,7 @@ import (
 type queuer interface {
 	lease.Driver
 	lease.Queuer
+	lease.Inspector
 }
 
 // faulty replaces some methods of a driver.
@@ -36,6 +37,8 @@ type faulty struct {
 	renew   func(context.Context, []lease.Request, []lease.Grant, []error)
 	release func(context.Context, lease.Request, lease.Grant) error
 	undo    func(context.Context, lease.Request) error
+	status  func(context.Context, string) (fencelock.Status, error)
+	breaks  func(context.Context, string, fencelock.Token) error
 }
 
 func (f *faulty) Try(ctx context.Context, r lease.Request) (lease.Grant, error) {
@@ -72,6 +75,20 @@ func (f *faulty) Undo(ctx context.Context, r lease.Request) error {
 		return f.undo(ctx, r)
 	}
 	return f.queuer.Undo(ctx, r)
+}
+
+func (f *faulty) Status(ctx context.Context, key string) (fencelock.Status, error) {
+	if f.status != nil {
+		return f.status(ctx, key)
+	}
+	return f.queuer.Status(ctx, key)
+}
+
+func (f *faulty) Break(ctx context.Context, key string, first fencelock.Token) error {
+	if f.breaks != nil {
+		return f.breaks(ctx, key, first)
+	}
+	return f.queuer.Break(ctx, key, first)
 }
 
 // request sends what is not in mem's protocol.
@@ -260,6 +277,43 @@ var mutants = []struct {
 		f.release = func(ctx context.Context, r lease.Request, g lease.Grant) error {
 			go func() { <-d.link.cut }()
 			return d.Release(ctx, r, g)
+		}
+	}},
+	{"whoever holds is broken", "BreakEndsOneHold", func(d *driver, f *faulty) {
+		f.breaks = func(ctx context.Context, key string, _ fencelock.Token) error {
+			s, err := d.Status(ctx, key)
+			return errors.Join(err, d.Break(ctx, key, s.Token))
+		}
+	}},
+	{"who is broken is taken for released", "BreakIsToldByTheRelease", func(d *driver, f *faulty) {
+		f.breaks = func(ctx context.Context, key string, first fencelock.Token) error {
+			return request(ctx, d, func(now time.Time) {
+				if e := d.server.entry(key, now); e.first == first && e.owner != "" {
+					_ = d.server.end(lease.Request{Key: key, Attempt: e.owner}, now)
+				}
+			})
+		}
+	}},
+	{"a broken lock is passed on late", "BreakIsToldByTheRelease", func(d *driver, f *faulty) {
+		f.breaks = func(ctx context.Context, key string, first fencelock.Token) error {
+			return request(ctx, d, func(now time.Time) {
+				if e := d.server.entry(key, now); e.first == first {
+					e.bury(e.owner, false)
+					e.owner, e.ends = "nobody", now.Add(7*time.Second)
+					d.server.settle(key, e, now)
+				}
+			})
+		}
+	}},
+	{"a break does nothing", "BreakEndsOneHold", func(_ *driver, f *faulty) {
+		f.breaks = func(context.Context, string, fencelock.Token) error { return nil }
+	}},
+	{"the status is an old one", "StatusTellsTheHolder", func(d *driver, f *faulty) {
+		var old fencelock.Status
+		f.status = func(ctx context.Context, key string) (s fencelock.Status, err error) {
+			s, err = d.Status(ctx, key)
+			s, old = old, s
+			return s, err
 		}
 	}},
 	{"an expired grant is passed off as fresh", "NeverGrantedExpired", func(d *driver, f *faulty) {

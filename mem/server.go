@@ -192,10 +192,7 @@ func (s *Server) end(r lease.Request, now time.Time) error {
 		return e.lost()
 	}
 	held := e.owner == r.Attempt
-	e.dead = append(e.dead, grave{r.Attempt, held})
-	if len(e.dead) > graves {
-		e.dead = slices.Delete(e.dead, 0, 1)
-	}
+	e.bury(r.Attempt, held)
 	if i := e.place(r.Attempt); i >= 0 {
 		e.queue = slices.Delete(e.queue, i, i+1)
 	}
@@ -215,18 +212,16 @@ func (e *entry) lost() error {
 	return &fencelock.LostError{Reason: fencelock.Deleted}
 }
 
+func (e *entry) bury(attempt string, released bool) {
+	e.dead = append(e.dead, grave{attempt, released})
+	if len(e.dead) > graves {
+		e.dead = slices.Delete(e.dead, 0, 1)
+	}
+}
+
 func (e *entry) buried(attempt string) *grave {
 	if i := slices.IndexFunc(e.dead, func(g grave) bool { return g.attempt == attempt }); i >= 0 {
 		return &e.dead[i]
 	}
 	return nil
-}
-
-func (s *Server) status(key string, now time.Time) fencelock.Status {
-	e := s.entry(key, now)
-	st := fencelock.Status{Token: e.counter, Waiters: len(e.queue)}
-	if e.owner != "" {
-		st.Held, st.Token, st.For = true, e.first, e.ends.Sub(now)
-	}
-	return st
 }

@@ -53,7 +53,7 @@ func (s advisory) Lock(ctx context.Context, r lease.Request, wait bool) (lease.G
 		}
 		return lease.Grant{}, err
 	}
-	g, err := s.mint(ctx, retrying(s), values{key: key, name: r.Key, min: r.Min, n: r.Tokens()})
+	g, err := s.mint(ctx, retrying(s), values{key: key, name: r.Key, min: r.Min, n: r.Tokens(), locker: s.id})
 	if err != nil && lease.IsDefinite(err) {
 		err = unfit(err, s.Unlock(ctx, r))
 	}

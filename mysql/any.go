@@ -43,8 +43,6 @@ func (d *leases) free(ctx context.Context, keys []sqlkit.Key) (int, error) {
 	return firstWithout(keys, taken), err
 }
 
-func (d *leases) held(_ context.Context, _ sqlkit.Key, s state) (bool, error) { return s.held(), nil }
-
 // without returns those of all that are not among some.
 func without(all, some []string) []string {
 	return slices.DeleteFunc(all, func(s string) bool { return slices.Contains(some, s) })
@@ -52,9 +50,4 @@ func without(all, some []string) []string {
 
 func (d *sessions) free(ctx context.Context, keys []sqlkit.Key) (int, error) {
 	return d.scan(ctx, d, keys)
-}
-
-func (d *sessions) held(ctx context.Context, key sqlkit.Key, _ state) (bool, error) {
-	i, err := d.free(ctx, []sqlkit.Key{key})
-	return i < 0, err
 }

@@ -96,7 +96,7 @@ func (s *seats) give() {
 type conn struct {
 	*sessions
 	db     *sql.Conn
-	marker string        // a GET_LOCK of this connection, which tells it from all others
+	id     string        // tells it from all others, by a GET_LOCK
 	turn   chan struct{} // capacity 1: held during a statement
 	broken chan struct{}
 	quit   chan struct{} // closed by Close
@@ -123,7 +123,7 @@ func (d *sessions) connect(ctx context.Context) (*conn, error) {
 	c := &conn{
 		sessions: d,
 		db:       db,
-		marker:   "fencelock-session-" + randomID(),
+		id:       randomID(),
 		turn:     make(chan struct{}, 1),
 		broken:   make(chan struct{}),
 		quit:     make(chan struct{}),
@@ -154,7 +154,7 @@ func (c *conn) prepare(ctx context.Context) error {
 		return err
 	}
 	var got sql.NullInt64
-	if err := c.row(ctx, "SELECT GET_LOCK('"+c.marker+"', 0)", &got); err != nil || got.Int64 != 1 {
+	if err := c.row(ctx, "SELECT GET_LOCK('"+markerOf(c.id)+"', 0)", &got); err != nil || got.Int64 != 1 {
 		return errors.Join(errors.New("GET_LOCK is refused"), err)
 	}
 	return nil
@@ -302,7 +302,7 @@ func (c *conn) Close(ctx context.Context) error {
 	dirty := c.dirty
 	c.mu.Unlock()
 	if dirty {
-		if err := c.kill(ctx); err != nil {
+		if _, err := c.kill(ctx, markerOf(c.id)); err != nil {
 			return err
 		}
 		c.clean()
@@ -325,22 +325,24 @@ func (c *conn) part() {
 	c.seats.give()
 }
 
-// kill returns nil when the server has certainly ended the session. A number of
-// a connection may mean another one after a restart; the marker does not.
-func (c *conn) kill(ctx context.Context) error {
+// markerOf is what a session locks for as long as it lives.
+func markerOf(id string) string { return "fencelock-session-" + id }
+
+// kill returns when the server has certainly ended a session, and says whether there
+// was one. A number of a connection may mean another one after a restart; the
+// marker does not.
+func (d *sessions) kill(ctx context.Context, marker string) (found bool, err error) {
 	for {
 		var id sql.NullInt64
-		if err := c.pool.row(ctx, "SELECT IS_USED_LOCK('"+c.marker+"')", &id); err != nil {
-			return err
+		if err := d.pool.row(ctx, "SELECT IS_USED_LOCK('"+marker+"')", &id); err != nil || !id.Valid {
+			return found, err
 		}
-		if !id.Valid {
-			return nil
-		}
-		if _, err := c.pool.exec(ctx, fmt.Sprintf("KILL CONNECTION %d", id.Int64)); err != nil && number(err) != errNoThread {
-			return err
+		found = true
+		if _, err := d.pool.exec(ctx, fmt.Sprintf("KILL CONNECTION %d", id.Int64)); err != nil && number(err) != errNoThread {
+			return found, err
 		}
 		if !sleep(ctx, time.Millisecond) {
-			return ctx.Err()
+			return found, ctx.Err()
 		}
 	}
 }

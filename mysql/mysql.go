@@ -53,18 +53,15 @@ import (
 // Locker implements fencelock.Locker. It is safe for concurrent use.
 type Locker struct {
 	engine *lease.Locker
-	tables tables
-	pool   pool
 	style  style
 }
 
 // style is what the three ways of locking do not share.
 type style interface {
 	lease.Driver
+	lease.Inspector
 	// free says which of keys is the first that is free just now, -1 if none is.
 	free(ctx context.Context, keys []sqlkit.Key) (int, error)
-	// held reports whether anybody holds key, which looks as s.
-	held(ctx context.Context, key sqlkit.Key, s state) (bool, error)
 }
 
 // NewLease returns a Locker that keeps a row with an owner and an expiry for
@@ -100,9 +97,8 @@ func open(what string, db *sql.DB, opts []fencelock.Option, make func(settings) 
 	if err != nil {
 		return nil, fmt.Errorf("fencelock: mysql.%s: %w", what, err)
 	}
-	s := settings{set, t, pool{db}}
-	style := make(s)
-	return &Locker{lease.New(style, set), t, s.pool, style}, nil
+	style := make(settings{set, t, pool{db}})
+	return &Locker{lease.New(style, set), style}, nil
 }
 
 // Acquire waits until it holds name; see fencelock.Locker.
@@ -134,23 +130,14 @@ func (l *Locker) TryAny(ctx context.Context, names ...string) (fencelock.Lock, e
 // Status asks the server about name. It cannot count waiting processes, and how
 // long the holder may keep the lock it knows of leases only.
 func (l *Locker) Status(ctx context.Context, name string) (fencelock.Status, error) {
-	if err := lease.CheckName(name); err != nil {
-		return fencelock.Status{}, err
-	}
-	v := values{key: sqlkit.KeyOf(l.engine.Key(name))}
-	s, err := l.tables.look(ctx, l.pool, v)
-	status := fencelock.Status{Token: fencelock.Token(s.token), Waiters: -1}
-	if err == nil {
-		status.Held, err = l.style.held(ctx, v.key, s)
-	}
-	if err != nil {
-		return fencelock.Status{}, fmt.Errorf("fencelock: status %q: %w", name, err)
-	}
-	if status.Held {
-		status.Token = s.first
-		status.For = max(0, s.left())
-	}
-	return status, nil
+	return l.engine.Status(ctx, name)
+}
+
+// Break ends a hold from outside; see fencelock.Breaker. Of the styles that hold
+// by a session it kills the connection, which takes the same user, or the right
+// to kill other people's. It does not end a [TxLock], which has no token.
+func (l *Locker) Break(ctx context.Context, name string, t fencelock.Token) error {
+	return l.engine.Break(ctx, name, t)
 }
 
 // Close ends all waits, tells the holders that their locks are lost and releases

@@ -46,7 +46,7 @@ type locked struct {
 // before the lock is granted.
 func (s *locked) Lock(ctx context.Context, r lease.Request, wait bool) (lease.Grant, error) {
 	s.soil()
-	v := values{key: sqlkit.KeyOf(r.Key), name: r.Key, min: r.Min, n: r.Tokens()}
+	v := values{key: sqlkit.KeyOf(r.Key), name: r.Key, min: r.Min, n: r.Tokens(), locker: s.id}
 	err := s.get(ctx, v, false)
 	for wait && errors.Is(err, fencelock.ErrHeld) {
 		r.Refused(0)

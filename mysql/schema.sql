@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS `fencelock_locks` (
   first_token   BIGINT        NOT NULL DEFAULT 0,  -- the first token of the present or last grant
   owner         VARCHAR(32)   CHARACTER SET ascii COLLATE ascii_bin NULL,  -- the attempt that holds the lease
   expires_at    BIGINT        NOT NULL DEFAULT 0,  -- of the lease; once it was released, when
-  locker        VARCHAR(32)   CHARACTER SET ascii COLLATE ascii_bin NULL,  -- the Locker that holds the lease, or held it last
+  locker        VARCHAR(32)   CHARACTER SET ascii COLLATE ascii_bin NULL,  -- the Locker, or the session, that got the last tokens
   waiting_until BIGINT        NOT NULL DEFAULT 0,  -- until then the lock is not for that Locker: others wait
   released      VARCHAR(32)   CHARACTER SET ascii COLLATE ascii_bin NULL,  -- the last attempt that was released
   dead          VARCHAR(1055) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT ''  -- the last attempts that were undone

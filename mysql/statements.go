@@ -16,7 +16,7 @@ import (
 //	$locks $rows $fences  tables
 //	$key $name            of the lock
 //	$attempt $ttl         of a lease, microseconds
-//	$locker $pause        who asks, and how often, microseconds
+//	$locker $pause        who asks (a Locker, a session or ''), and how often, microseconds
 //	$min $n               least token, and how many
 //	$token $strict        presented, or to be set; a strict fence
 //	$may                  the condition under which such tokens can be minted
@@ -82,11 +82,12 @@ WHERE lock_key IN ($keys) AND owner IS NOT NULL AND expires_at > ` + clock
 
 	mintSQL = `UPDATE $locks SET
  first_token = ` + first + `,
- token = LAST_INSERT_ID(` + last + ` << 12 | ` + last + ` - ` + first + `) >> 12
+ token = LAST_INSERT_ID(` + last + ` << 12 | ` + last + ` - ` + first + `) >> 12,
+ locker = IF($locker = '', locker, $locker)
 WHERE lock_key = $key AND $may`
 
-	mintNewSQL = `INSERT INTO $locks (lock_key, name, token, first_token, expires_at)
-VALUES ($key, $name, LAST_INSERT_ID(` + start + ` << 12) >> 12, ` + start + `, ` + clock + `)
+	mintNewSQL = `INSERT INTO $locks (lock_key, name, token, first_token, locker, expires_at)
+VALUES ($key, $name, LAST_INSERT_ID(` + start + ` << 12) >> 12, ` + start + `, NULLIF($locker, ''), ` + clock + `)
 ON DUPLICATE KEY UPDATE token = token + LAST_INSERT_ID(0)`
 
 	setSQL = `UPDATE $locks SET token = LAST_INSERT_ID($token) WHERE lock_key = $key AND token = $min`

@@ -27,7 +27,7 @@ import (
 // the advisory lock of the first eight bytes of the SHA-256 of prefix and name. A
 // pooler in transaction mode is refused with the first acquire.
 func NewAdvisory(pool *pgxpool.Pool, opts ...fencelock.Option) (*Locker, error) {
-	return newSessions("Advisory", "advisory_look.sql", pool, opts, func(d *database) kind { return advisory{d.t} })
+	return newSessions("Advisory", pool, opts, func(d *database) kind { return advisory{d.t} })
 }
 
 // advisory is a kind.
@@ -47,7 +47,7 @@ func (advisory) wait(ctx context.Context, c *pgx.Conn, key string) (bool, error)
 func (a advisory) mint(ctx context.Context, c *pgx.Conn, r lease.Request) (m minted, since time.Time, err error) {
 	err = sqlkit.Retry(ctx, isAgain, func() error {
 		since = time.Now()
-		m, err = mint(ctx, c, a.t, r.Key, r.Min, r.Tokens())
+		m, err = mint(ctx, c, a.t, r.Key, nameOf(c), r.Min, r.Tokens())
 		return err
 	})
 	return m, since, err

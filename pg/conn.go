@@ -45,6 +45,9 @@ type conn struct {
 	stop   context.CancelFunc // ends what has the turn
 }
 
+// nameOf returns the name of a session by its connection.
+func nameOf(c *pgx.Conn) string { return c.PgConn().ParameterStatus("application_name") }
+
 var errOver = errors.New("the session has been closed")
 
 // connect opens a connection for a session of some style. If it falls silent for

@@ -301,14 +301,14 @@ func TestTokensFarAhead(t *testing.T) {
 		require.Error(t, err)
 		require.True(t, lease.IsDefinite(err))
 		require.NotErrorIs(t, err, fencelock.ErrHeld)
-		_, err = mint(soon(t), d.db.pool, d.db.t, "k", least, 1)
+		_, err = mint(soon(t), d.db.pool, d.db.t, "k", "", least, 1)
 		require.Error(t, err)
 		require.True(t, lease.IsDefinite(err))
 	}
 	require.Empty(t, server.Strings("SELECT 1 FROM fencelock_locks"), "and nothing is written")
 	server.Exec("INSERT INTO fencelock_locks (key, name, token) VALUES ($1, 'k', 9223372036854775807)", keyArg("k"))
 	require.ErrorIs(t, second(d.Try(soon(t), request("k", time.Minute))), fencelock.ErrRegressed)
-	_, err := mint(soon(t), d.db.pool, d.db.t, "k", 0, 1)
+	_, err := mint(soon(t), d.db.pool, d.db.t, "k", "", 0, 1)
 	require.ErrorIs(t, err, fencelock.ErrRegressed)
 }
 
@@ -328,7 +328,7 @@ func TestBlocksDoNotRunAheadOfTheClock(t *testing.T) {
 			require.Equal(t, g.First, g.Last, "with no counter, a block of one")
 		}
 		require.NoError(t, d.Release(soon(t), r, g))
-		m, err := mint(soon(t), d.db.pool, d.db.t, "k", g.Last+5, 1000)
+		m, err := mint(soon(t), d.db.pool, d.db.t, "k", "", g.Last+5, 1000)
 		require.NoError(t, err)
 		require.Greater(t, m.first, g.Last+5)
 		last = m.last

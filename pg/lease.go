@@ -253,16 +253,6 @@ func (l *leases) free(ctx context.Context, keys []string) (int, error) {
 	return place - 1, err
 }
 
-// status implements style.
-func (l *leases) status(ctx context.Context, key string) (fencelock.Status, error) {
-	v, err := l.look(ctx, key)
-	s := fencelock.Status{Token: fencelock.Token(v.counter), Waiters: -1}
-	if v.held() {
-		s.Held, s.Token, s.For = true, v.first, fromMicros(v.left)
-	}
-	return s, err
-}
-
 // keyArg is the key as an argument of a statement.
 func keyArg(key string) []byte {
 	id := sqlkit.KeyOf(key)

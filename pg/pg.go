@@ -62,9 +62,9 @@ type Locker struct {
 // name. It may be a lease.Queuer, Waker and Idler as well.
 type style interface {
 	lease.Driver
+	lease.Inspector
 	// free returns the first of keys that is free just now, -1 if none is.
 	free(ctx context.Context, keys []string) (int, error)
-	status(ctx context.Context, key string) (fencelock.Status, error)
 }
 
 // newLocker makes a Locker of the style that the constructor what returns from
@@ -120,14 +120,14 @@ func (l *Locker) TryAny(ctx context.Context, names ...string) (fencelock.Lock, e
 
 // Status asks the server about name.
 func (l *Locker) Status(ctx context.Context, name string) (fencelock.Status, error) {
-	if err := lease.CheckName(name); err != nil {
-		return fencelock.Status{}, err
-	}
-	s, err := l.style.status(ctx, l.engine.Key(name))
-	if err != nil {
-		return fencelock.Status{}, fmt.Errorf("fencelock: status %q: %w", name, err)
-	}
-	return s, nil
+	return l.engine.Status(ctx, name)
+}
+
+// Break ends a hold from outside; see fencelock.Breaker. Of the kinds that hold by a
+// session it ends the session, which takes the server's role of it, or
+// pg_signal_backend. It does not end a [TxLock], which has no token.
+func (l *Locker) Break(ctx context.Context, name string, t fencelock.Token) error {
+	return l.engine.Break(ctx, name, t)
 }
 
 // Close ends all waits, tells the holders that their locks are lost and releases

@@ -27,7 +27,7 @@ import (
 // moment after the lock has been taken, to mint the tokens. NewAdvisory does the
 // same for less; this is for those who want a lock that belongs to a table.
 func NewRow(pool *pgxpool.Pool, opts ...fencelock.Option) (*Locker, error) {
-	return newSessions("Row", "row_look.sql", pool, opts, func(d *database) kind { return row{d} })
+	return newSessions("Row", pool, opts, func(d *database) kind { return row{d} })
 }
 
 // row is a kind. A row alone goes to whoever comes first after it has been
@@ -93,7 +93,7 @@ func (w row) wait(ctx context.Context, c *pgx.Conn, key string) (bool, error) {
 // got the lock, and lower tokens: so it must still answer after it.
 func (w row) mint(ctx context.Context, c *pgx.Conn, r lease.Request) (m minted, since time.Time, err error) {
 	err = w.db.with(ctx, func(other *pgx.Conn, mode []any) error {
-		m, err = mint(ctx, other, w.db.t, r.Key, r.Min, r.Tokens(), mode...)
+		m, err = mint(ctx, other, w.db.t, r.Key, nameOf(c), r.Min, r.Tokens(), mode...)
 		return err
 	})
 	if err != nil {

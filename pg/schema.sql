@@ -14,7 +14,8 @@ CREATE TABLE IF NOT EXISTS fencelock_locks (
 	expires_at    timestamptz,                 -- until then, by this server's clock
 	released      uuid,                        -- the last attempt that was released
 	dead          uuid[] NOT NULL DEFAULT '{}', -- the last attempts that were given up
-	waiting_until timestamptz                  -- until then a release sends a NOTIFY
+	waiting_until timestamptz,                 -- until then a release sends a NOTIFY
+	session       text                         -- the last that got tokens, by its application_name
 ) WITH (fillfactor = 50); -- room for the next version of a row in its own page
 
 -- The rows that NewRow locks.

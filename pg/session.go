@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,19 +47,20 @@ type sessions struct {
 	*session.Driver
 	db   *database
 	look string // the statement that shows who has a lock
+	end  string // the statement that ends who has it
 }
 
-func newSessions(what, look string, pool *pgxpool.Pool, opts []fencelock.Option, of func(*database) kind) (*Locker, error) {
+func newSessions(what string, pool *pgxpool.Pool, opts []fencelock.Option, of func(*database) kind) (*Locker, error) {
 	return newLocker("New"+what, pool, opts, func(d *database, set *option.Set) (style, error) {
 		set.Fix(option.TTL)
-		ttl, kind := set.TTL, of(d)
+		ttl, kind, files := set.TTL, of(d), strings.ToLower(what)
 		return &sessions{session.New(ttl, func(ctx context.Context) (session.Session, error) {
 			c, err := d.connect(ctx, what, ttl)
 			if err != nil {
 				return nil, err
 			}
 			return &held{c, kind}, nil
-		}), d, d.t.sql(look)}, nil
+		}), d, d.t.sql(files + "_look.sql"), d.t.sql(files + "_break.sql")}, nil
 	})
 }
 
@@ -175,18 +177,4 @@ func (s *sessions) free(ctx context.Context, keys []string) (int, error) {
 		}
 	}
 	return -1, err
-}
-
-// status implements style.
-func (s *sessions) status(ctx context.Context, key string) (fencelock.Status, error) {
-	all, err := s.see(ctx, []string{key})
-	if err != nil {
-		return fencelock.Status{}, err
-	}
-	one := all[0]
-	status := fencelock.Status{Held: one.Held, Token: one.Last, Waiters: one.Waiters}
-	if one.Held {
-		status.Token = one.First
-	}
-	return status, nil
 }

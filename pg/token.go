@@ -25,14 +25,15 @@ type querier interface {
 // mint raises the counter of key and returns a block of at most n tokens, all
 // greater than min. Outside a transaction it is committed, durably, when mint
 // returns; inside one, a rollback undoes it. Whoever may, tries again after an
-// error that isAgain. mode is the first argument of a statement, if any.
+// error that isAgain. session is that whose lock the tokens are for, if it is one.
+// mode is the first argument of a statement, if any.
 func mint(
-	ctx context.Context, q querier, t *tables, key string, min fencelock.Token, n int, mode ...any,
+	ctx context.Context, q querier, t *tables, key, session string, min fencelock.Token, n int, mode ...any,
 ) (m minted, err error) {
 	if min == math.MaxInt64 {
 		return m, sqlkit.Exhausted(min)
 	}
-	args := append(mode, keyArg(key), sqlkit.Label(key), int64(min)+1, max(1, n))
+	args := append(mode, keyArg(key), sqlkit.Label(key), int64(min)+1, max(1, n), session)
 	err = q.QueryRow(ctx, t.sql("mint.sql"), args...).Scan(&m.first, &m.last, &m.top)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

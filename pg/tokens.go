@@ -64,7 +64,7 @@ func (t *Tokens) Next(ctx context.Context, name string) (fencelock.Token, error)
 
 func nextOfRow(ctx context.Context, d *database, key string) (token fencelock.Token, err error) {
 	err = d.with(ctx, func(c *pgx.Conn, mode []any) error {
-		m, err := mint(ctx, c, d.t, key, 0, 1, mode...)
+		m, err := mint(ctx, c, d.t, key, "", 0, 1, mode...)
 		token = m.last
 		return err
 	})

@@ -59,7 +59,7 @@ func TxLock(ctx context.Context, tx pgx.Tx, name string, opts ...fencelock.Optio
 	}
 	var m minted
 	if err == nil {
-		m, err = mint(ctx, tx, t, key, 0, 1, pgx.QueryExecModeExec)
+		m, err = mint(ctx, tx, t, key, "", 0, 1, pgx.QueryExecModeExec)
 	}
 	if err == nil && !m.top {
 		err = errNested // the lock, too, would end with the savepoint

@@ -203,8 +203,9 @@ func ended(done <-chan struct{}) bool {
 	}
 }
 
-func (d *driver) giveUp(ctx context.Context, r lease.Request) (string, error) {
-	res, err := d.node.Run(ctx, releaseScript, []string{r.Key, companion(r.Key)}, r.Attempt)
+// giveUp runs release.lua.
+func (d *driver) giveUp(ctx context.Context, r lease.Request, how ...string) (string, error) {
+	res, err := d.node.Run(ctx, releaseScript, []string{r.Key, companion(r.Key)}, append([]string{r.Attempt}, how...)...)
 	if err != nil {
 		return "", err
 	}

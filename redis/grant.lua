@@ -1,4 +1,4 @@
--- Functions of acquire.lua and release.lua. A companion is a hash: c counter, t tombstones, q queue. An entry of the queue is
+-- Functions of acquire.lua and release.lua. A companion is a hash: c counter, t tombstones, b those of broken holds, q queue. An entry of the queue is
 -- "attempt TTL tokens min registration how+locker;" where how is g (grant it the lock) or w (only wake it).
 
 -- block reserves up to n tokens above counter (or false) and min: microseconds that have passed since the last grant, so that

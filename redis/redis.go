@@ -34,7 +34,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -92,28 +91,14 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...fencelock.
 }
 
 // Status asks the server about name. A holder that is a plain SET NX client has
-// no token.
+// no token, and cannot be ended by Break.
 func (l *Locker) Status(ctx context.Context, name string) (fencelock.Status, error) {
-	if err := lease.CheckName(name); err != nil {
-		return fencelock.Status{}, err
-	}
-	key := l.engine.Key(name)
-	res, err := l.driver.node.Run(ctx, statusScript, []string{key, companion(key)})
-	if err != nil {
-		return fencelock.Status{}, fmt.Errorf("fencelock: status %q: %w", name, err)
-	}
-	r, err := res.Strings()
-	if err != nil {
-		return fencelock.Status{}, fmt.Errorf("fencelock: status %q: %w", name, err)
-	}
-	value, left, counter := r[0], millis(r[1]), r[2]
-	s := fencelock.Status{Held: value != "", For: left, Token: token(counter)}
-	if s.Held {
-		_, first, _ := strings.Cut(value, ":")
-		s.Token = token(first)
-	}
-	s.Waiters, _ = strconv.Atoi(r[3])
-	return s, nil
+	return l.engine.Status(ctx, name)
+}
+
+// Break ends a hold from outside; see fencelock.Breaker.
+func (l *Locker) Break(ctx context.Context, name string, t fencelock.Token) error {
+	return l.engine.Break(ctx, name, t)
 }
 
 // Close ends all waits, tells the holders that their locks are lost and releases

@@ -1,5 +1,6 @@
 -- What release_hot.lua leaves over; see there for keys, arguments and replies.
-local again = dead(tombs, me)
+-- A holder that hears "again" takes it that its own release has come twice, so one that was broken must not.
+local again = dead(tombs, me) and not dead(redis.call('HGET', companion, 'b'), me)
 if queue and queue ~= '' then
   local rest = leave(queue, me)
   redis.call('HSET', companion, 't', bury(tombs, me), 'q', rest)

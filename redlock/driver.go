@@ -107,7 +107,7 @@ func (d *driver) Renew(ctx context.Context, rs []lease.Request, gs []lease.Grant
 // deleted it or its loss is certain; the other nodes are told in the background
 // for as long as it takes, at most the TTL.
 func (d *driver) Release(ctx context.Context, r lease.Request, g lease.Grant) error {
-	t := d.bury(ctx, r, g.State.(block).last)
+	t := d.bury(ctx, r, g.State.(block).last, false)
 	switch {
 	case t.confirmed():
 		return nil
@@ -122,21 +122,22 @@ func (d *driver) Release(ctx context.Context, r lease.Request, g lease.Grant) er
 // Undo is for attempts that Try has granted or left unfinished; those that it
 // fails it gives up itself, since it knows what the nodes have accepted.
 func (d *driver) Undo(ctx context.Context, r lease.Request) error {
-	t := d.bury(ctx, r, 0)
+	t := d.bury(ctx, r, 0, false)
 	if t.answered() < d.quorum() {
 		return t.err(ctx)
 	}
 	return nil
 }
 
-// bury tells all nodes to give r up.
-func (d *driver) bury(ctx context.Context, r lease.Request, last fencelock.Token) tally {
+// bury tells all nodes to give r up, and that it is not its holder that does, if
+// it is broken.
+func (d *driver) bury(ctx context.Context, r lease.Request, last fencelock.Token, broken bool) tally {
 	type reply struct {
 		standing
 		err error
 	}
 	replies := make(chan reply, len(d.nodes))
-	g, until := grave{r.Key, r.Attempt, last}, time.Now().Add(r.TTL)
+	g, until := grave{r.Key, r.Attempt, last, broken}, time.Now().Add(r.TTL)
 	for node := range d.nodes {
 		d.crew.spawn(func() {
 			s, err := d.tell(ctx, node, chore{g.call(), until}, d.patience(r.TTL))
@@ -167,7 +168,7 @@ func (d *driver) tell(ctx context.Context, node int, c chore, patience time.Dura
 
 // abandon buries r in the background.
 func (d *driver) abandon(r lease.Request, last fencelock.Token) {
-	d.crew.spawn(func() { d.bury(context.Background(), r, last) })
+	d.crew.spawn(func() { d.bury(context.Background(), r, last, false) })
 }
 
 // ask makes one call to a node, for at most patience, whatever becomes of ctx.

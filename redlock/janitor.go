@@ -13,6 +13,7 @@ import (
 type grave struct {
 	key, attempt string
 	last         fencelock.Token // of its block
+	broken       bool
 }
 
 // chore is what a node has still to be told.
@@ -22,9 +23,11 @@ type chore struct {
 }
 
 func (g grave) call() redisnode.Call {
-	return redisnode.Call{Script: releaseScript, Keys: keysOf(g.key), Args: []string{
-		g.attempt, g.last.String(), lessDay(g.last), millis(grace),
-	}}
+	args := []string{g.attempt, g.last.String(), lessDay(g.last), millis(grace)}
+	if g.broken {
+		args = append(args, "broken")
+	}
+	return redisnode.Call{Script: releaseScript, Keys: keysOf(g.key), Args: args}
 }
 
 // janitor keeps telling a node that did not answer. Without it a late success

@@ -1,5 +1,5 @@
 -- KEYS: lock, companion. Put before the other scripts, behind internal/redisnode's functions.
--- The companion is a hash. counter: the last token accepted. dead: the last attempts given up.
+-- The companion is a hash. counter: the last token accepted. dead: the last attempts given up; broken: those not by their holders.
 -- queue: the Lockers that wait. turn: whose turn it is, and until when by this server's clock.
 
 local now, us = clock()

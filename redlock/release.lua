@@ -1,4 +1,5 @@
--- KEYS: lock, companion. ARGV: attempt, last token or '0', that less a day, ms for which the next one has its turn.
+-- KEYS: lock, companion. ARGV: attempt, last token or '0', that less a day, ms for which the next one has its turn,
+-- 'broken' if it is not its holder that ends it.
 -- Answers {'ours'} if the attempt is given up by this or an earlier release, {'free'} or {'taken'} if it did not hold the lock.
 local attempt, last, floor, grace = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
@@ -7,7 +8,9 @@ if belongs(attempt) then
   -- First, so that a server out of memory lets the other writes pass.
   redis.call('DEL', KEYS[1])
   lock, result = nil, 'ours'
-elseif dead(tombs, attempt) then
+  -- Its own release, which may come later, must not be told that it has come twice.
+  if ARGV[5] then redis.call('HSET', KEYS[2], 'broken', bury(redis.call('HGET', KEYS[2], 'broken'), attempt)) end
+elseif dead(tombs, attempt) and not dead(redis.call('HGET', KEYS[2], 'broken'), attempt) then
   result = 'ours'
 elseif not lock then
   result = 'free'

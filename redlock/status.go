@@ -18,12 +18,61 @@ import (
 // be it of a grant or of an attempt that failed. Waiters counts the processes that
 // have been refused and wait to be woken. Too few answers are an error.
 func (l *Locker) Status(ctx context.Context, name string) (fencelock.Status, error) {
-	if err := lease.CheckName(name); err != nil {
+	return l.eng.Status(ctx, name)
+}
+
+// Break ends a hold from outside, at a majority of the nodes at least; see
+// fencelock.Breaker. With Tokens the hold's own token is not known to the nodes:
+// give the one that Status shows.
+func (l *Locker) Break(ctx context.Context, name string, t fencelock.Token) error {
+	return l.eng.Break(ctx, name, t)
+}
+
+// Status implements lease.Inspector.
+func (d *driver) Status(ctx context.Context, key string) (fencelock.Status, error) {
+	views, err := d.see(ctx, key)
+	if err != nil {
 		return fencelock.Status{}, err
 	}
-	key := l.eng.Key(name)
+	return merge(views, d.quorum()), nil
+}
+
+// Break implements lease.Inspector. Attempts are compared by the nodes; a minority
+// that could not be seen, or does not answer, can lead no majority.
+func (d *driver) Break(ctx context.Context, key string, first fencelock.Token) error {
+	views, err := d.see(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, v := range views {
+		attempt, b, ok := ownerOf(v.holder)
+		if !ok || b.first != first {
+			continue
+		}
+		t := d.bury(ctx, lease.Request{Key: key, Attempt: attempt, TTL: max(v.left, d.ttl)}, b.last, true)
+		if t.answered() < d.quorum() {
+			return t.err(ctx)
+		}
+		return nil
+	}
+	return nil
+}
+
+// ownerOf reads what a lock key holds.
+func ownerOf(value string) (attempt string, b block, ok bool) {
+	f := strings.Split(value, ":")
+	if len(f) != 3 {
+		return "", b, false
+	}
+	first, err := strconv.ParseInt(f[1], 10, 64)
+	last, err2 := strconv.ParseInt(f[2], 10, 64)
+	return f[0], block{fencelock.Token(first), fencelock.Token(last)}, err == nil && err2 == nil
+}
+
+// see asks all nodes what they know, and returns what a majority at least has
+// answered.
+func (d *driver) see(ctx context.Context, key string) ([]view, error) {
 	call := redisnode.Call{Script: statusScript, Keys: keysOf(key)}
-	d := l.driver
 	type reply struct {
 		view
 		err error
@@ -46,13 +95,13 @@ func (l *Locker) Status(ctx context.Context, name string) (fencelock.Status, err
 				views = append(views, r.view)
 			}
 		case <-ctx.Done():
-			return fencelock.Status{}, fmt.Errorf("fencelock: status of %q: %w", name, ctx.Err())
+			return nil, ctx.Err()
 		}
 	}
 	if len(views) < d.quorum() {
-		return fencelock.Status{}, fmt.Errorf("fencelock: status of %q: %w", name, noQuorum(len(views), len(d.nodes), errs))
+		return nil, noQuorum(len(views), len(d.nodes), errs)
 	}
-	return merge(views, d.quorum()), nil
+	return views, nil
 }
 
 // view is what one node knows of a name.
@@ -101,9 +150,8 @@ func merge(views []view, quorum int) fencelock.Status {
 		}
 		slices.Sort(left)
 		s.Held, s.For, s.Token = true, left[len(left)-quorum], 0
-		if f := strings.Split(holder, ":"); len(f) == 3 {
-			first, _ := strconv.ParseInt(f[1], 10, 64)
-			s.Token = fencelock.Token(first)
+		if _, b, ok := ownerOf(holder); ok {
+			s.Token, s.Since = b.first, time.UnixMicro(int64(b.first))
 		}
 	}
 	return s

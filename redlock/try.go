@@ -191,7 +191,7 @@ func (c *campaign) giveUp(ctx context.Context) {
 	buried := make(chan struct{}, len(d.nodes))
 	waiting := 0
 	bury := func(node int) {
-		g := grave{c.r.Key, c.r.Attempt, c.ballot.last}
+		g := grave{key: c.r.Key, attempt: c.r.Attempt, last: c.ballot.last}
 		d.crew.spawn(func() {
 			d.tell(ctx, node, chore{g.call(), time.Now().Add(c.r.TTL)}, patience)
 			buried <- struct{}{}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +37,7 @@ func (d *driver) enter(r lease.Request) *place {
 	none := make(chan struct{})
 	close(none)
 	p := &place{
-		r: r, parent: d.tree.lock(strings.TrimPrefix(r.Key, d.prefix)),
+		r: r, parent: d.parent(r.Key),
 		deleted: make(chan struct{}, 1), pending: none,
 	}
 	d.mu.Lock()

@@ -85,47 +85,12 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...fencelock.
 // known to others, nor its token but for a number that is not above it. A name that
 // nobody holds has no token.
 func (l *Locker) Status(ctx context.Context, name string) (fencelock.Status, error) {
-	if err := lease.CheckName(name); err != nil {
-		return fencelock.Status{}, err
-	}
-	s, err := l.driver.status(ctx, l.driver.tree.lock(name))
-	if err != nil {
-		return fencelock.Status{}, fmt.Errorf("fencelock: status %q: %w", name, err)
-	}
-	return s, nil
+	return l.engine.Status(ctx, name)
 }
 
-// status uses the session that there is, or one of its own.
-func (d *driver) status(ctx context.Context, parent string) (fencelock.Status, error) {
-	d.mu.Lock()
-	c := d.open
-	if c == nil || c.ended() {
-		c = d.start()
-		defer c.stop()
-	}
-	d.mu.Unlock()
-	for {
-		children, err := d.children(ctx, c.session, parent)
-		first, n := front(children)
-		if err != nil || n == 0 {
-			return fencelock.Status{}, err
-		}
-		holder, err := created(ctx, c.session, parent+"/"+first)
-		for _, tie := range tied(children, first) {
-			zxid, e := created(ctx, c.session, parent+"/"+tie)
-			if holder, err = min(holder, zxid), errors.Join(err, e); err != nil {
-				break
-			}
-		}
-		if err != nil {
-			return fencelock.Status{}, err
-		}
-		if holder == 0 {
-			continue // it has gone meanwhile
-		}
-		t, err := tokenOf(holder)
-		return fencelock.Status{Held: true, Token: t, Waiters: n - 1}, err
-	}
+// Break ends a hold from outside by deleting its node; see fencelock.Breaker.
+func (l *Locker) Break(ctx context.Context, name string, t fencelock.Token) error {
+	return l.engine.Break(ctx, name, t)
 }
 
 // Close ends all waits, tells the holders that their locks are lost and releases
