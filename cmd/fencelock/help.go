@@ -64,5 +64,18 @@ const aboutStatus = `Asks the servers. The exit status is 0 whether somebody hol
 they do not answer. "since" is by the server's clock. With --json the token is a
 string, since it may have more digits than a JSON number keeps.`
 
+const aboutRelease = `Ends the hold of whoever has the lock now, and prints the status after it: the lock is
+free, or with the next that waited for it.
+
+The holder is not asked. It is told as of any loss: within a second, or with its next
+renewal, a third of its TTL. Until then, and after that if it does not listen, it works
+on. What it writes is refused only by stores that compare tokens, and by them only
+from the moment when a newer token has come to them. So do this when you know
+that the holder is dead or hangs, or that a fence guards what it writes; a dead
+holder's lock goes by itself, when its TTL is over.
+
+Between a look and the release the lock may change hands: with --token only the hold
+that status has shown is ended.`
+
 const aboutMigrate = `Creates the tables that locks in PostgreSQL and MySQL need, if they are not there. It
 may be run again. Other servers need none, and are refused.`

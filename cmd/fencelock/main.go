@@ -21,6 +21,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 )
@@ -119,6 +120,18 @@ func newApp(out *output, args []string) *cli.Command {
 			Flags:              flags(timeoutFlag()),
 			Action:             func(ctx context.Context, c *cli.Command) error { return showStatus(ctx, c, out) },
 		}, {
+			Name:               "release",
+			Usage:              "end somebody's hold of a lock",
+			UsageText:          "fencelock release --force [--on URL] --name NAME [--token TOKEN] [--json]",
+			Description:        aboutRelease,
+			CustomHelpTemplate: cli.CommandHelpTemplate,
+			HideHelpCommand:    true,
+			OnUsageError:       usageError,
+			Flags: flags(timeoutFlag(),
+				&cli.BoolFlag{Name: "force", Usage: "yes, I mean it", HideDefault: true},
+				&cli.Int64Flag{Name: "token", Usage: "end the hold with this `TOKEN`, as status shows it, and no later one", HideDefault: true}),
+			Action: func(ctx context.Context, c *cli.Command) error { return endHold(ctx, c, out) },
+		}, {
 			Name:               "migrate",
 			Usage:              "create the tables of postgres and mysql",
 			UsageText:          "fencelock migrate [--on URL]",
@@ -150,6 +163,7 @@ func target() []cli.Flag {
 		onFlag(),
 		&cli.StringFlag{Name: "name", Usage: "`NAME` of the lock", HideDefault: true},
 		&cli.StringFlag{Name: "prefix", Usage: "what comes before every name at the server", Value: "fencelock/"},
+		&cli.DurationFlag{Name: "ttl", Usage: "how long the servers keep a lock that they hear nothing of; renewed every third of it. In ZooKeeper, the time-out of a session", Value: 30 * time.Second},
 	}
 }
 

@@ -339,13 +339,25 @@ func TestStatus(t *testing.T) {
 		Held  bool
 		Token string
 		ForMS int `json:"for_ms"`
+		Since time.Time
 	}
 	require.NoError(t, json.Unmarshal([]byte(ask("--json")), &s))
 	require.True(t, s.Held)
 	require.Equal(t, lock.Token().String(), s.Token)
 	require.InDelta(t, time.Hour.Milliseconds(), s.ForMS, 60_000)
+	require.WithinDuration(t, time.Now(), s.Since, time.Minute)
 	require.Regexp(t, `(?m)^held +yes, for 59m5\S+ unless renewed$`, ask())
 	testlock.Release(t, lock)
 	require.Regexp(t, `(?m)^held +no$`, ask())
 	require.Contains(t, ask(), lock.Token().String()+", the last one")
+}
+
+// A lock that is another client's, by SET NX PX, has no token to end it by.
+func TestReleaseOfWhatIsNotOurs(t *testing.T) {
+	p := somewhere(t)
+	p.server.Do("SET", p.prefix+"x", "somebody", "NX", "PX", "60000")
+	code, _, stderr := p.fence("release", "--force").wait()
+	require.Equal(t, exitUnreachable, code)
+	require.Contains(t, stderr, "without a token")
+	require.True(t, p.status().Held)
 }

@@ -14,8 +14,7 @@ import (
 
 // locker is what every backend of the module is.
 type locker interface {
-	fencelock.Locker
-	Status(ctx context.Context, name string) (fencelock.Status, error)
+	fencelock.Breaker
 	Close(ctx context.Context) error
 }
 

@@ -21,7 +21,6 @@ import (
 
 func runFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.DurationFlag{Name: "ttl", Usage: "how long the servers keep the lock when they hear nothing of it; it is renewed every third of that", Value: 30 * time.Second},
 		&cli.DurationFlag{Name: "wait", Usage: "how long to wait for the lock (default: for ever)", HideDefault: true},
 		&cli.BoolFlag{Name: "try", Usage: "do not wait for the lock", HideDefault: true},
 		&cli.DurationFlag{Name: "max-hold", Usage: "how long the program may run (default: for ever)", HideDefault: true},
@@ -40,7 +39,7 @@ func runJob(ctx context.Context, c *cli.Command, out *output) error {
 			return fmt.Errorf("--%s %v is negative", flag, c.Duration(flag))
 		}
 	}
-	b, err := openFor(c, out, fencelock.TTL(c.Duration("ttl")), fencelock.Observe(func(_ context.Context, e fencelock.Event) {
+	b, err := openFor(c, out, fencelock.Observe(func(_ context.Context, e fencelock.Event) {
 		if e.Kind == fencelock.EventWarn {
 			out.warn(e.Err)
 		}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -99,8 +98,8 @@ func TestEveryKindOfServer(t *testing.T) {
 			default:
 				do(exitUsage, "migrate")
 			}
-			c := fence(t, env, append([]string{"run", "--name", name},
-				script(`echo $FENCELOCK_TOKEN; exec 2>/dev/null; trap 'exit 5' USR1; `+idle)...)...)
+			c := fence(t, env, append([]string{"run", "--name", name, "--ttl", "4s"},
+				script(`echo $FENCELOCK_TOKEN; exec 2>/dev/null; trap 'exit 5' TERM; `+idle)...)...)
 			var token int64
 			require.NoError(t, json.Unmarshal([]byte(c.line()), &token))
 			var s struct {
@@ -112,10 +111,13 @@ func TestEveryKindOfServer(t *testing.T) {
 			require.Positive(t, s.Token)
 			require.LessOrEqual(t, s.Token, token)
 			require.Empty(t, do(exitHeld, append([]string{"run", "--try", "--name", name}, script("echo ran")...)...))
-			c.signal(syscall.SIGUSR1)
+			do(exitUsage, "release", "--name", name)
+			require.Contains(t, do(0, "release", "--json", "--force", "--name", name, "--token", fmt.Sprint(s.Token-1)), `"held":true`)
+			require.Contains(t, do(0, "release", "--json", "--force", "--name", name), `"held":false`)
 			code, _, stderr := c.wait()
-			require.Equal(t, 5, code, stderr)
-			require.Contains(t, do(0, "status", "--json", "--name", name), `"held":false`)
+			require.Equal(t, exitLost, code, stderr)
+			require.Contains(t, stderr, "no longer held")
+			require.Contains(t, do(0, "release", "--force", "--name", name), "no") // nobody has it
 		})
 	}
 }
