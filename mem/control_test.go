@@ -239,7 +239,8 @@ func TestStatus(t *testing.T) {
 		next := make(chan fencelock.Lock)
 		go func() { next <- acquire(t, l[1], "n") }()
 		synctest.Wait()
-		ask(fencelock.Status{Held: true, Token: lock.Token(), For: 3 * time.Second, Waiters: 1})
+		since := time.UnixMicro(int64(lock.Token()))
+		ask(fencelock.Status{Held: true, Token: lock.Token(), Since: since, For: 3 * time.Second, Waiters: 1})
 		release(t, lock)
 		last := <-next
 		release(t, last)

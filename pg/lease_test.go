@@ -119,7 +119,7 @@ func TestEveryExecMode(t *testing.T) {
 			require.ErrorIs(t, err, fencelock.ErrHeld)
 			s, err := l.Status(long(t), got.Name())
 			require.NoError(t, err)
-			require.Equal(t, fencelock.Status{Held: true, Token: got.Token(), For: s.For, Waiters: -1}, s)
+			require.Equal(t, fencelock.Status{Held: true, Token: got.Token(), Since: time.UnixMicro(int64(got.Token())), For: s.For, Waiters: -1}, s)
 			require.Greater(t, s.For, time.Duration(0))
 			require.NoError(t, pgx.BeginFunc(long(t), pool, func(tx pgx.Tx) error {
 				if _, err := pg.TxLock(long(t), tx, name); err != nil {

@@ -274,7 +274,7 @@ func TestStatusShowsHolderAndWaiters(t *testing.T) {
 		lock := acquire(t, l, "a")
 		s, err = l.Status(long(t), "a")
 		require.NoError(t, err)
-		require.Equal(t, fencelock.Status{Held: true, Token: lock.Token()}, s)
+		require.Equal(t, fencelock.Status{Held: true, Token: lock.Token(), Since: time.UnixMicro(int64(lock.Token()))}, s)
 		require.Greater(t, lock.Token(), token)
 		release(t, lock)
 		s, err = l.Status(long(t), "a")

@@ -306,7 +306,10 @@ func TestStatus(t *testing.T) {
 	eventually(t, func() bool { return len(z.Sessions()) == 1 }, "only the test's own session is left")
 	lock := acquire(t, open(t, one(z)), "n", fencelock.Passes(0))
 	got := wants(t, c, open(t, one(z)), "n")
-	require.Equal(t, fencelock.Status{Held: true, Token: lock.Token(), Waiters: 1}, status())
+	s := status()
+	require.WithinDuration(t, time.Now(), s.Since, time.Minute)
+	s.Since = time.Time{}
+	require.Equal(t, fencelock.Status{Held: true, Token: lock.Token(), Waiters: 1}, s)
 	release(t, lock)
 	release(t, receive(t, got))
 	require.False(t, status().Held)
