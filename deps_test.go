@@ -140,6 +140,7 @@ func TestFoundationsImportStdOnly(t *testing.T) {
 		module + "/internal/session": {".", "internal/option", "internal/lease"},
 		module + "/internal/sqlkit":  {".", "internal/option", "internal/lease"},
 		module + "/locktest":         {".", "internal/option"},
+		module + "/slogobserver":     {".", "internal/option"},
 	} {
 		own, modules := needs(t, packages, path)
 		if bad := surplus(own, allowed...); len(bad) > 0 {
@@ -201,7 +202,7 @@ func TestTheCommandsDependencies(t *testing.T) {
 func TestEveryBackendIsListed(t *testing.T) {
 	for _, p := range list(t) {
 		name := p.within()
-		if name == "" || name == "." || name == "locktest" || strings.HasPrefix(name, "internal/") || strings.HasPrefix(name, "cmd/") {
+		if name == "" || name == "." || name == "locktest" || name == "slogobserver" || strings.HasPrefix(name, "internal/") || strings.HasPrefix(name, "cmd/") {
 			continue
 		}
 		if _, ok := backends[name]; !ok {
