@@ -31,6 +31,27 @@ func asks(attempt string) lease.Request {
 	return lease.Request{Key: "k", Attempt: attempt, TTL: time.Minute, Tokens: func() int { return 100 }}
 }
 
+// An attempt whose reply was lost gets no token that somebody else has had
+// meanwhile.
+func TestReplayAfterAnotherHasMinted(t *testing.T) {
+	d, s := newDriver(t)
+	mine := asks("a")
+	got, err := d.Try(t.Context(), mine)
+	require.NoError(t, err)
+	db, err := sql.Open("mysql", s.DSN())
+	require.NoError(t, err)
+	defer db.Close()
+	tokens, err := NewTokens(db, fencelock.Prefix("")) // the driver's names have their prefix already
+	require.NoError(t, err)
+	other, err := tokens.Next(t.Context(), mine.Key)
+	require.NoError(t, err)
+	require.Greater(t, other, got.Last)
+	again, err := d.Try(t.Context(), mine)
+	require.NoError(t, err)
+	require.Equal(t, got.First, again.First)
+	require.Less(t, again.Last, other)
+}
+
 // An attempt that was undone cannot come back, though its statement reaches the
 // server later than the undoing, with or without a row.
 func TestAnUndoneAttemptCannotComeBack(t *testing.T) {

@@ -80,8 +80,8 @@ WHERE lock_key IN ($keys) AND owner IS NOT NULL AND expires_at > ` + clock
 
 	// Locks: the counter of tokens.
 
+	// first_token is the lease's, and stays.
 	mintSQL = `UPDATE $locks SET
- first_token = ` + first + `,
  token = LAST_INSERT_ID(` + last + ` << 12 | ` + last + ` - ` + first + `) >> 12,
  locker = IF($locker = '', locker, $locker)
 WHERE lock_key = $key AND $may`
