@@ -60,5 +60,10 @@
 //
 // Each backend is a package of its own that takes the client you already have:
 // redis (one server, Sentinel or Cluster), redlock (a quorum of independent
-// servers), and mem (in this process, for tests). Import only the one you use.
+// Redis servers), pg (PostgreSQL), mysql (MySQL and MariaDB), etcd, zk
+// (ZooKeeper), and mem (in this process, for tests). Import only the one you use.
+//
+// The pages in docs help to choose (docs/choosing.md), to fence
+// (docs/fencing.md), to come from another library (docs/migrating.md) and to test
+// (docs/testing.md). The command fencelock runs programs under a lock.
 package fencelock

@@ -79,19 +79,25 @@ func ExampleFence() {
 // stop before anybody else can have the lock.
 func ExampleLock() {
 	locker := newLocker(mem.NewServer())
-	lock, err := locker.Acquire(context.Background(), "leader", fencelock.Wait(5*time.Second))
+	lock, err := locker.Acquire(context.Background(), "leader", fencelock.Wait(5*time.Second)) // or TryAcquire
+	if errors.Is(err, fencelock.ErrHeld) {
+		return // somebody else has it: the error is a *HeldError that says for how long at least
+	}
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer lock.Release(context.Background())
+	fmt.Println(lock.Token() > 0, lock.Valid() > 0)
 	select {
 	case <-lock.Lost():
 		fmt.Println(lock.Err())
 	case <-time.After(time.Millisecond):
-		fmt.Println("still held:", lock.Valid() > 0)
+		fmt.Println("still held")
 	}
-	// Output: still held: true
+	// Output:
+	// true true
+	// still held
 }
 
 func ExampleObserve() {
@@ -140,4 +146,84 @@ func ExampleMinToken() {
 	}
 	fmt.Println(lock.Token() > seen, lock.Release(ctx))
 	// Output: true <nil>
+}
+
+// Who waits gets the lock in order; who does not want to wait for long says so.
+func ExampleWait() {
+	server := mem.NewServer()
+	here, there := newLocker(server), newLocker(server)
+	ctx := context.Background()
+	lock, _ := there.Acquire(ctx, "a")
+
+	_, err := here.Acquire(ctx, "a", fencelock.Wait(10*time.Millisecond))
+	fmt.Println(errors.Is(err, fencelock.ErrHeld), errors.Is(err, context.DeadlineExceeded))
+	_ = lock.Release(ctx)
+	// Output: true false
+}
+
+// A TTL says how long others wait for a holder that died, not how long one may
+// hold: this lock is renewed every 10 ms.
+func ExampleTTL() {
+	locker := newLocker(mem.NewServer(), fencelock.TTL(30*time.Millisecond))
+	ctx := context.Background()
+	lock, _ := locker.Acquire(ctx, "a")
+	select {
+	case <-lock.Lost():
+		fmt.Println(lock.Err())
+	case <-time.After(100 * time.Millisecond):
+		fmt.Println("still held")
+	}
+	fmt.Println(lock.Release(ctx))
+	// Output:
+	// still held
+	// <nil>
+}
+
+// Two services on one server do not meet if their prefixes differ.
+func ExamplePrefix() {
+	server := mem.NewServer()
+	billing, shipping := newLocker(server, fencelock.Prefix("billing/")), newLocker(server, fencelock.Prefix("shipping/"))
+	ctx := context.Background()
+	a, _ := billing.TryAcquire(ctx, "nightly")
+	b, err := shipping.TryAcquire(ctx, "nightly")
+	fmt.Println(err, server.Held())
+	fmt.Println(a.Release(ctx), b.Release(ctx))
+	// Output:
+	// <nil> [billing/nightly shipping/nightly]
+	// <nil> <nil>
+}
+
+// Without passes every acquisition goes to the server, as those who count them
+// there may want it.
+func ExamplePasses() {
+	locker := newLocker(mem.NewServer(), fencelock.Passes(0))
+	lock, err := locker.Acquire(context.Background(), "a")
+	fmt.Println(err, lock.Release(context.Background()))
+	// Output: <nil> <nil>
+}
+
+// Where a backend is polled, such as mysql.NewLease, polls can be rarer.
+func ExampleBackoff() {
+	locker := newLocker(mem.NewServer(), fencelock.Backoff(50*time.Millisecond, time.Second))
+	lock, err := locker.Acquire(context.Background(), "a")
+	fmt.Println(err, lock.Release(context.Background()))
+	// Output: <nil> <nil>
+}
+
+// An operator ends the hold of a process that hangs. Its holder is told at its next
+// renewal, and a fence refuses what it writes from when the next one has claimed.
+func ExampleBreaker() {
+	server := mem.NewServer()
+	holder, operator := newLocker(server, fencelock.TTL(30*time.Millisecond)), newLocker(server)
+	ctx := context.Background()
+	lock, _ := holder.Acquire(ctx, "report")
+
+	var b fencelock.Breaker = operator
+	status, _ := b.Status(ctx, "report")
+	fmt.Println(status.Held, b.Break(ctx, "report", status.Token))
+	<-lock.Lost()
+	fmt.Println(lock.Err() != nil)
+	// Output:
+	// true <nil>
+	// true
 }

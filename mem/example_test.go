@@ -66,6 +66,25 @@ func Example_pausedHolder() {
 	// stock: 9
 }
 
+// Does your code stop when the lock is lost?
+func ExampleServer_Expire() {
+	server := mem.NewServer()
+	locker, _ := mem.New(server, fencelock.TTL(30*time.Millisecond))
+	defer locker.Close(context.Background())
+
+	err := fencelock.WithLock(context.Background(), locker, "report", func(ctx context.Context, _ fencelock.Token) error {
+		server.Expire("report")
+		select {
+		case <-ctx.Done(): // as it should
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Second):
+			return nil
+		}
+	})
+	fmt.Println(errors.Is(err, fencelock.ErrLost))
+	// Output: true
+}
+
 // What does your code do while another process has the lock?
 func ExampleServer_Steal() {
 	ctx := context.Background()

@@ -48,7 +48,7 @@ func ExampleNew_cluster() {
 func ExampleFence() {
 	client := goredis.NewClient(&goredis.Options{Addr: "localhost:6379"})
 	defer client.Close()
-	locker, err := redis.New(client)
+	locker, err := redis.New(client) // github.com/fencelock/fencelock/redis
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -58,16 +58,16 @@ func ExampleFence() {
 	}
 	const name, key = "order:7", "{order:7}:total"
 	err = fencelock.WithLock(context.Background(), locker, name,
-		func(ctx context.Context, token fencelock.Token) error {
-			if err := fence.Admit(ctx, name, token); err != nil {
+		func(ctx context.Context, token fencelock.Token) error { // ctx ends when the lock is lost
+			if err := fence.Admit(ctx, name, token); err != nil { // claim, then read
 				return err
 			}
 			total, err := client.Get(ctx, key).Int()
 			if err != nil && err != goredis.Nil {
 				return err
 			}
-			return fence.Set(ctx, name, token, key, total+10)
-		})
+			return fence.Set(ctx, name, token, key, total+10) // refused if a later holder has been here
+		}, fencelock.TTL(10*time.Second))
 	if errors.Is(err, fencelock.ErrStale) {
 		fmt.Println("overtaken by a later holder; nothing was written")
 	}
@@ -87,6 +87,22 @@ func ExampleFence_Do() {
 		`return redis.call('DECRBY', KEYS[1], ARGV[1])`, []string{"{stock}:left"}, 3)
 	if errors.Is(err, fencelock.ErrStale) {
 		fmt.Println("refused")
+	}
+}
+
+// Behind Sentinel the client finds the master. WAIT makes it likelier, and no more,
+// that a failover keeps the locks.
+func ExampleMinReplicas() {
+	client := goredis.NewFailoverClient(&goredis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{"sentinel1:26379"}})
+	defer client.Close()
+	locker, err := redis.New(client, redis.MinReplicas(1, 50*time.Millisecond))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close(context.Background())
+	_, err = locker.TryAcquire(context.Background(), "invoices/2026-11")
+	if errors.Is(err, redis.ErrReplicas) {
+		fmt.Println("the replicas are behind; the lock was given back")
 	}
 }
 

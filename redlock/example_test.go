@@ -52,6 +52,20 @@ func ExampleTokens() {
 	// Output: fencelock: redlock.New: 0 nodes: the number must be odd, or no majority would be left when half of them fail
 }
 
+// Nodes in one rack answer within a few milliseconds: do not wait two seconds for
+// one that is down.
+func ExampleNodeTimeout() {
+	var nodes []redis.UniversalClient
+	for _, addr := range []string{"10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379"} {
+		nodes = append(nodes, redis.NewClient(&redis.Options{Addr: addr}))
+	}
+	locker, err := redlock.New(nodes, redlock.NodeTimeout(100*time.Millisecond))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close(context.Background())
+}
+
 func ExampleNew() {
 	_, err := redlock.New([]redis.UniversalClient{
 		redis.NewClient(&redis.Options{Addr: "10.0.0.1:6379"}),
