@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -195,6 +196,22 @@ func TestTheCommandsDependencies(t *testing.T) {
 		if _, modules := needs(t, packages, p.ImportPath); slices.Contains(modules, "github.com/urfave/cli/v3") {
 			t.Errorf("%s imports the command line's library", p.ImportPath)
 		}
+	}
+}
+
+// go install …@latest refuses a module that replaces or excludes others.
+func TestTheCommandCanBeInstalled(t *testing.T) {
+	text, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 0 && (f[0] == "replace" || f[0] == "exclude") {
+			t.Errorf("go.mod has %q", strings.TrimSpace(line))
+		}
+	}
+	if _, ok := list(t)[module+"/cmd/fencelock"]; !ok {
+		t.Error("cmd/fencelock is not in the root module")
 	}
 }
 
