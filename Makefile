@@ -11,16 +11,25 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 each = @failed=0; for m in $(or $(2),$(MODULES)); do $(1) || failed=1; done; exit $$failed
 
 # Everything, race-checked, against real servers; a missing server is a failure.
-# Two packages at a time, since they mostly wait; those whose servers start a process
-# or a thread for each session come by themselves.
-ALONE := /fencelock/(mysql|pg)$$
+# Two packages at a time, since they mostly wait. Those whose servers start a process
+# or a thread for each session come one after the other, beside the nested modules.
 GOTEST := test -race -short -count=1 -vet=off
-.PHONY: test
+DATABASES := ./mysql ./pg
+.PHONY: test test-library test-databases test-nested
 test: export FENCELOCK_TEST_REQUIRE = 1
 test: servers
 	$(call each,go -C $$m vet -race ./...)
-	$(call each,go -C $$m $(GOTEST) -p 2 $$(go -C $$m list ./... | grep -Ev '$(ALONE)'))
-	go $(GOTEST) -p 1 $$(go list ./... | grep -E '$(ALONE)')
+	@$(MAKE) --no-print-directory test-library
+	@$(MAKE) --no-print-directory -k -j2 -Otarget test-databases test-nested
+
+test-library:
+	go $(GOTEST) -p 2 $$(go list ./... | grep -vxF "$$(go list $(DATABASES))")
+
+test-databases:
+	go $(GOTEST) -p 1 $(DATABASES)
+
+test-nested:
+	$(call each,go -C $$m $(GOTEST) -p 1 ./...,$(filter-out .,$(MODULES)))
 
 # The long rounds, without -short, twenty times.
 .PHONY: soak
