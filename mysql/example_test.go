@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -133,4 +134,14 @@ func ExampleNewTokens() {
 		log.Fatal(err)
 	}
 	fmt.Println(token)
+}
+
+// The tables may have other names, in another database; all that uses them says so.
+func ExampleTablePrefix() {
+	ddl, err := mysql.DDL(mysql.TablePrefix("locking.app_"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(strings.Contains(ddl, "CREATE TABLE IF NOT EXISTS `locking`.`app_locks`"))
+	// Output: true
 }

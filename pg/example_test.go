@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -167,4 +168,16 @@ func ExampleNewOptimisticTokens() {
 		log.Fatal(err)
 	}
 	fmt.Println(token)
+}
+
+// The tables may stand in a schema of their own, and have other names; all that uses
+// them says so.
+func ExampleSchema() {
+	where := []fencelock.Option{pg.Schema("locking"), pg.TablePrefix("app_")}
+	ddl, err := pg.DDL(where...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(strings.Contains(ddl, `CREATE TABLE IF NOT EXISTS "locking"."app_locks"`))
+	// Output: true
 }
