@@ -178,12 +178,13 @@ func TestHeldIsAGauge(t *testing.T) {
 	require.NoError(t, err)
 	l, err := mem.New(mem.NewServer(), fencelock.Observe(o.Observe))
 	require.NoError(t, err)
-	for _, name := range []string{"a", "b"} {
-		_, err = l.TryAcquire(t.Context(), name)
-		require.NoError(t, err)
-	}
+	a, err := l.TryAcquire(t.Context(), "a")
+	require.NoError(t, err)
+	_, err = l.TryAcquire(t.Context(), "b")
+	require.NoError(t, err)
 	require.Equal(t, map[string]float64{"fencelock.name=a": 1, "fencelock.name=b": 1}, metrics(t, reader)["fencelock.held"])
 	require.NoError(t, l.Close(t.Context()))
+	o.Observe(t.Context(), fencelock.Event{Kind: fencelock.EventRelease, Name: "a", Token: a.Token()}) // it ends once
 	require.Equal(t, map[string]float64{"fencelock.name=a": 0, "fencelock.name=b": 0}, metrics(t, reader)["fencelock.held"])
 }
 

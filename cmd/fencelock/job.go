@@ -71,15 +71,15 @@ func (j *job) end() {
 
 // clear waits until the group is gone when the program has, and kills what is left
 // in the end.
-func (j *job) clear(killing <-chan time.Time) {
+func (j *job) clear(late <-chan struct{}) {
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for syscall.Kill(-j.pid, 0) != syscall.ESRCH {
 		select {
 		case <-look.C:
-		case <-killing:
+		case <-late:
 			j.signal(syscall.SIGKILL)
-			return
+			return // who is a zombie by now may stay one
 		}
 	}
 }

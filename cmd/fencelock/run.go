@@ -131,16 +131,19 @@ func hold(c *cli.Command, out *output, lock fencelock.Lock, path string, argv []
 	if err != nil {
 		return exitNotRunnable, failure{exitNotRunnable, fmt.Errorf("%s: %w", path, err)}
 	}
-	var over, killing <-chan time.Time
+	var over <-chan time.Time
 	if most := c.Duration("max-hold"); most > 0 {
 		over = time.After(most)
 	}
-	lost, killed := lock.Lost(), false
+	lost := lock.Lost()
+	late := make(chan struct{}) // closed when the grace is over
+	var killing <-chan struct{}
 	end := func(because int, err error) {
 		out.fail(because, err)
 		if code == 0 {
 			j.end()
-			killing = time.After(c.Duration("grace"))
+			time.AfterFunc(c.Duration("grace"), func() { close(late) })
+			killing = late
 		}
 		code = because
 	}
@@ -155,15 +158,13 @@ func hold(c *cli.Command, out *output, lock fencelock.Lock, path string, argv []
 			over = nil
 			end(exitMaxHold, fmt.Errorf("the program has run for %v: --max-hold", c.Duration("max-hold")))
 		case <-killing:
-			killed = true
+			killing = nil
 			j.signal(syscall.SIGKILL)
 		case status := <-j.ended:
 			if code == 0 {
 				return exitCode(status), nil
 			}
-			if !killed {
-				j.clear(killing)
-			}
+			j.clear(late)
 			return code, nil
 		}
 	}
