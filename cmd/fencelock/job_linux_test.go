@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -58,6 +59,22 @@ func alive(group int) bool {
 		}
 	}
 	return false
+}
+
+// A fencelock in another one's job: the program sees one lock, its own. (A shell would
+// hide the other.)
+func TestAJobSeesOneLock(t *testing.T) {
+	t.Setenv("FENCELOCK_NAME", "the outer one's")
+	p := somewhere(t)
+	code, stdout, stderr := p.fence("run", "--", "cat", "/proc/self/environ").wait()
+	require.Zero(t, code, stderr)
+	var names []string
+	for v := range strings.SplitSeq(stdout, "\x00") {
+		if name, ok := strings.CutPrefix(v, "FENCELOCK_NAME="); ok {
+			names = append(names, name)
+		}
+	}
+	require.Equal(t, []string{"x"}, names)
 }
 
 // Whoever kills fencelock must not leave a job without a lock.
