@@ -146,8 +146,7 @@ func revisionOf(t *testing.T, c *clientv3.Client) int64 {
 	return resp.Header.Revision
 }
 
-// No herd, E10: a release is told to one of those who wait, and at once. (A watch
-// from a revision in the past is served every 100 ms only.)
+// No herd: a release is told to one of those who wait.
 func TestAReleaseWakesOneWaiter(t *testing.T) {
 	t.Parallel()
 	const waiters = 50
@@ -158,24 +157,43 @@ func TestAReleaseWakesOneWaiter(t *testing.T) {
 	for range waiters {
 		all = append(all, wants(t, c, open(t, one(e)), "n"))
 	}
-	watched := func() int { return e.Metric("etcd_debugging_mvcc_watcher_total") }
-	eventually(t, func() bool { return watched() > 2*waiters-5 }, "all watch") // their own key, and the one before it
+	eventually(t, func() bool { return watchers(t, e) > 2*waiters-5 }, "all watch their own key, and the one before it")
 	events, txns := e.Metric("etcd_debugging_mvcc_events_total"), received(e, "Txn")
-	var times []time.Duration
 	for _, got := range all {
-		start := time.Now()
 		release(t, lock)
 		lock = receive(t, got)
-		times = append(times, time.Since(start))
 	}
 	events, txns = e.Metric("etcd_debugging_mvcc_events_total")-events, received(e, "Txn")-txns
 	release(t, lock)
-	slices.Sort(times)
-	t.Logf("%d events, %d Txns, median %v", events, txns, times[waiters/2])
 	require.LessOrEqual(t, events, 2*waiters, "to the next one, and to its owner at most")
 	require.LessOrEqual(t, txns, 2*waiters+waiters/5, "a release, and a look; some may look once more on a busy machine")
-	require.Less(t, times[waiters/2], 50*time.Millisecond)
 	empty(t, c, "n")
+}
+
+// E10: a watch from a revision that is there already would be served every 100 ms
+// only. A busy machine needs more than one round to show that it is not.
+func TestAHandOffIsToldAtOnce(t *testing.T) {
+	e := testserver.SharedEtcd(t)
+	c, name := client(t, e.Addr()), t.Name()
+	turns := [2]*etcd.Locker{open(t, one(e)), open(t, one(e))}
+	var median time.Duration
+	for range 10 {
+		var times []time.Duration
+		lock := acquire(t, turns[0], name)
+		for i := range 30 {
+			got := wants(t, c, turns[1-i%2], name)
+			start := time.Now()
+			release(t, lock)
+			lock = receive(t, got)
+			times = append(times, time.Since(start))
+		}
+		release(t, lock)
+		slices.Sort(times)
+		if median = times[len(times)/2]; median < 30*time.Millisecond {
+			return
+		}
+	}
+	t.Fatalf("most hand-offs take longer than 30 ms, such as %v", median)
 }
 
 // E11: keys are used again, since the server walks the remains of old ones.
