@@ -95,7 +95,7 @@ func breakEndsHold(k *kit) {
 		k.Errorf("the next holder has token %d after %d", next.Token(), lock.Token())
 	}
 	k.breaks(l, name, t) // again, and late: it is for that hold only
-	k.held(next, 2*k.b.TTL)
+	k.held(next, k.b.TTL)
 	k.taken(l, name)
 	k.release(next)
 	k.breaks(l, name, next.Token()) // of what is over
