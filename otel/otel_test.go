@@ -52,8 +52,8 @@ func day(t *testing.T, ctx context.Context, o *fencelockotel.Observer) {
 	cancel()
 	_, err = l.Acquire(gone, "a")
 	require.ErrorIs(t, err, context.Canceled)
-	time.Sleep(18 * time.Second)
-	require.NoError(t, lock.Release(ctx)) // after 20 s
+	time.Sleep(13 * time.Second)
+	require.NoError(t, lock.Release(ctx)) // after 15 s, and one renewal
 
 	// One that is passed on: from the first of two who wait to the second.
 	lock = acquire("p")
@@ -95,7 +95,7 @@ func day(t *testing.T, ctx context.Context, o *fencelockotel.Observer) {
 	server.Fail(errors.New("the disk is full"))
 	_, err = l.Acquire(ctx, "e")
 	require.ErrorContains(t, err, "the disk is full")
-	time.Sleep(10 * time.Second)
+	time.Sleep(11 * time.Second) // its first renewal fails, and is repeated
 	synctest.Wait()
 	server.Fail(nil)
 	o.Observe(ctx, fencelock.Event{Kind: fencelock.EventWarn, Err: errors.New("it may evict locks")})
@@ -157,7 +157,7 @@ func TestMetrics(t *testing.T) {
 		require.InDelta(t, .001, waits["at=x,fencelock.passed=true,fencelock.result=acquired"], 1e-6, "of who was in line")
 		require.Equal(t, map[string]float64{"at=x": 0}, got["fencelock.held"], "all have ended")
 		require.Equal(t, map[string]float64{"at=x": 7}, got["fencelock.hold.duration count"])
-		require.InDelta(t, 20+.001+10+10, got["fencelock.hold.duration"]["at=x"], .1, "a, p, b until its renewal, d until Close")
+		require.InDelta(t, 15+.001+10+11, got["fencelock.hold.duration"]["at=x"], .1, "a, p, b until its renewal, d until Close")
 		require.Equal(t, map[string]float64{
 			"at=x,fencelock.reason=taken-by-another":      1,
 			"at=x,fencelock.reason=deleted-at-the-server": 1,

@@ -129,7 +129,7 @@ func (p place) fence(args ...string) *command {
 }
 
 // idle is what a job does that waits for a signal, but not for ever.
-const idle = "i=0; while [ $i -lt 6000 ]; do sleep 0.01; i=$((i+1)); done"
+const idle = "i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"
 
 // script is a job for a shell.
 func script(text string) []string { return []string{"--", "/bin/sh", "-c", text} }
