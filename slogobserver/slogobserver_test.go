@@ -110,14 +110,13 @@ func TestAtTheUsualLevelAllIsQuiet(t *testing.T) {
 
 func ExampleNew() {
 	// Without times, as tests want it.
-	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == "took" || a.Key == "token" || a.Key == "error" {
 			return slog.Attr{}
 		}
 		return a
 	}}))
-	server := mem.NewServer()
-	locker, err := mem.New(server, fencelock.TTL(30*time.Millisecond), fencelock.Observe(slogobserver.New(logger)))
+	locker, err := mem.New(mem.NewServer(), fencelock.Observe(slogobserver.New(logger)))
 	if err != nil {
 		panic(err)
 	}
@@ -125,10 +124,9 @@ func ExampleNew() {
 	if err != nil {
 		panic(err)
 	}
-	server.Steal("nightly", time.Minute) // somebody else has it now
-	<-lock.Lost()
+	_ = lock.Release(context.Background())
 	_ = locker.Close(context.Background())
 	// Output:
-	// level=WARN msg="lock not renewed" lock=nightly
-	// level=ERROR msg="lock lost" lock=nightly
+	// level=DEBUG msg="lock acquired" lock=nightly
+	// level=DEBUG msg="lock released" lock=nightly
 }
