@@ -196,16 +196,17 @@ func (h *history) count(k kind, r result) (n int) {
 	return n
 }
 
-// vacuous says why a run shows nothing.
-func (h *history) vacuous(grants, each int, kinds []evil) (ps []problem) {
+// vacuous says why a run shows nothing. full is the part of a full run that it was: a
+// short one may have had no luck.
+func (h *history) vacuous(full float64, kinds []evil) (ps []problem) {
 	few := func(what string, n, least int) {
 		if n < least {
 			ps = append(ps, problem{"the run shows something", fmt.Sprintf("%d %s, want %d", n, what, least)})
 		}
 	}
-	few("grants", h.count(acquire, ok), grants)
-	few("losses told", h.count(lost, ""), 1)
-	few("writes fenced off", h.count(write, refused), 1)
+	few("grants", h.count(acquire, ok), int(1000*full)/(2-min(1, int(full))))
+	few("losses told", h.count(lost, ""), int(full))
+	few("writes fenced off", h.count(write, refused), int(full))
 	for _, e := range kinds {
 		n := 0
 		for _, f := range h.faults {
@@ -213,7 +214,7 @@ func (h *history) vacuous(grants, each int, kinds []evil) (ps []problem) {
 				n++
 			}
 		}
-		few(e.kind, n, each)
+		few(e.kind, n, 5*int(full))
 	}
 	return ps
 }

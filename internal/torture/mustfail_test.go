@@ -28,12 +28,12 @@ type sabotage struct {
 // sabotages are in none of what is shipped: the compiler gets them as an overlay.
 var sabotages = []sabotage{
 	{
-		"a release deletes whoever's lock it finds", "redis", "one holder",
-		[]edit{{"redis/release_hot.lua", "local mine = value and string.sub(value, 1, #me + 1) == me .. ':'", "local mine = value"}},
-	},
-	{
 		"the register has no fence", "redis", "the register is linearizable",
 		[]edit{{"internal/torture/register_test.go", "return have >= greatest", "return true"}},
+	},
+	{
+		"a release deletes whoever's lock it finds", "redis", "one holder",
+		[]edit{{"redis/release_hot.lua", "local mine = value and string.sub(value, 1, #me + 1) == me .. ':'", "local mine = value"}},
 	},
 	{
 		"a block of tokens reaches back over the last one", "redis", "tokens are unique",
@@ -74,7 +74,7 @@ func TestSabotageIsSeen(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	for i, s := range sabotages {
-		if testing.Short() && i >= 2 {
+		if testing.Short() && i >= 1 {
 			t.Log("the others take a while: make torture-mustfail")
 			break
 		}
@@ -100,8 +100,15 @@ func TestSabotageIsSeen(t *testing.T) {
 			out, err := exec.CommandContext(t.Context(), "go", "test", "-c", race(), "-overlay", file, "-o", binary, ".").CombinedOutput()
 			require.NoError(t, err, "%s", out)
 
-			run := exec.CommandContext(t.Context(), binary, "-test.run=TestTorture", "-backend="+s.backend, "-duration="+lasts.String())
-			out, err = run.CombinedOutput()
+			// What happens to whom is a matter of luck, too, on a busy machine above all.
+			for seed := 1; seed <= 5; seed++ {
+				run := exec.CommandContext(t.Context(), binary, "-test.run=TestTorture", "-backend="+s.backend, "-duration="+lasts.String(), fmt.Sprint("-seed=", seed))
+				run.Env = append(os.Environ(), "TMPDIR="+dir) // what it keeps is of no further use
+				if out, err = run.CombinedOutput(); err != nil {
+					break
+				}
+				t.Logf("not seen with seed %d", seed)
+			}
 			require.Error(t, err, "nothing was seen:\n%s", out)
 			require.Contains(t, string(out), s.check+": ", "something else was seen")
 			for line := range strings.Lines(string(out)) {

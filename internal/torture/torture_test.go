@@ -80,7 +80,7 @@ func torture(t *testing.T, name string, b backend) {
 		})...)
 	}
 	full := float64(*lasts) / float64(90*time.Second)
-	problems = append(problems, h.vacuous(int(1000*full), int(5*full), n.evils())...)
+	problems = append(problems, h.vacuous(full, n.evils())...)
 
 	kinds := make(map[string]int)
 	for _, f := range n.faults {
