@@ -80,8 +80,9 @@ WHERE lock_key IN ($keys) AND owner IS NOT NULL AND expires_at > ` + clock
 
 	// Locks: the counter of tokens.
 
-	// first_token is the lease's, and stays.
+	// first_token is a hold's: what is minted for others leaves it alone.
 	mintSQL = `UPDATE $locks SET
+ first_token = IF($locker = '', first_token, ` + first + `),
  token = LAST_INSERT_ID(` + last + ` << 12 | ` + last + ` - ` + first + `) >> 12,
  locker = IF($locker = '', locker, $locker)
 WHERE lock_key = $key AND $may`
